@@ -34,6 +34,7 @@ from highwater.chaos.faults.workload_verbs import ChaosStage
 from highwater.chaos.progress import Progress
 from highwater.chaos.versions import versions
 from highwater.chaos.witnesses.deaths import DeathWitness
+from highwater.client_calls import SOON_S, ClientHangs, within
 from highwater.cluster import hosts
 from highwater.cluster.faults import forms
 from highwater.cluster.faults.fault_model import Fault
@@ -241,7 +242,10 @@ class AppRun:
             for log in (faults_log, lives_log, traffic_log):
                 log.close()
         self._notice(engine, apps, feeder)
-        return await trio.to_thread.run_sync(self._check, plain.direct_bootstrap, feeder, apps)
+        left = feeder.left + watcher.left
+        return await trio.to_thread.run_sync(
+            self._check, plain.direct_bootstrap, feeder, apps, left
+        )
 
     async def _settle_deaths(self, witness: Witness) -> None:
         """For ever: the dead leader may lead again before the run ends, and hide who came next."""
@@ -349,7 +353,9 @@ class AppRun:
                     told = f"{fault['name']} on {fault['target']}"
                     self.missing.append(f"fault {told} had no visible effect")
 
-    def _check(self, bootstrap: str, feeder: Feeder, apps: AppCluster) -> Judgement:
+    def _check(
+        self, bootstrap: str, feeder: Feeder, apps: AppCluster, left: Sequence[str]
+    ) -> Judgement:
         self.progress.phase("checking")
         reader = Reader(self.contract, bootstrap, {}, self.progress.say_from_thread)
         read_ms = wall_ms()
@@ -363,7 +369,7 @@ class AppRun:
             )
         ends = [told for copy in apps.copies.values() for told in copy.ends]
         told = f"{feeder.sent:,} inputs sent, {len(feeder.acknowledged):,} acknowledged"
-        judgement = judge(self.contract, found, [told, *ends, *reader.notes])
+        judgement = judge(self.contract, found, [told, *ends, *left, *reader.notes])
         if judgement.verdict == "invalid":
             rule, first, many = next(
                 (i, e, o.violations) for i, o in judgement.checks.items() if o.status == "violated"
@@ -444,11 +450,13 @@ def _page(address: str) -> str:
 
 def _committed(bootstrap: str, group: str, topic: str, partition: int) -> int | None:
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    phase = f"asking for the offsets of group {group}"
     try:
-        asked = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])
-        for place in asked[group].result(15).topic_partitions or ():
+        wanted = [ConsumerGroupTopicPartitions(group)]
+        asked = within(phase, SOON_S, admin.list_consumer_group_offsets, wanted)
+        for place in within(phase, SOON_S, asked[group].result, 15).topic_partitions or ():
             if (place.topic, place.partition) == (topic, partition):
                 return int(place.offset)
-    except KafkaException:
+    except (KafkaException, TimeoutError, ClientHangs):
         pass  # only a clause of the report rests on it
     return None

@@ -11,12 +11,14 @@ from typing import Any
 import trio
 from confluent_kafka import Consumer, Producer, TopicPartition
 
+from highwater.client_calls import SOON_S, ClientHangs, apart
 from highwater.verdict.contracts.fields import Source, extract
 from highwater.verdict.contracts.reader import record_of
 from highwater.verdict.history import LineLog
 
 KEYS = 16
 FLUSH_S = 60.0
+CONSUME_S = 0.05
 COUNT_S = 0.25
 
 
@@ -46,19 +48,36 @@ class Feeder:
     acknowledged: set[str] = field(default_factory=set)
     unknown: int = 0
     sent: int = 0
+    left: list[str] = field(default_factory=list)
+    """Calls that did not return."""
 
     async def feed(self, rate: float, stop: trio.Event) -> None:
         producer = Producer(
             {"bootstrap.servers": self.bootstrap, "enable.idempotence": True, "log_level": 0}
         )
+        phase = f"feeding {self.topic}"
         began = trio.current_time()
-        while not stop.is_set():
-            while self.sent < (trio.current_time() - began) * rate and not stop.is_set():
-                self._send(producer)
-            producer.poll(0)
-            await trio.sleep(min(0.05, 1 / rate))
-        await trio.to_thread.run_sync(producer.flush, FLUSH_S)
-        self.unknown = self.sent - len(self.acknowledged)
+        try:
+            while not stop.is_set():
+                while self.sent < (trio.current_time() - began) * rate and not stop.is_set():
+                    self._send(producer)
+                producer.poll(0)
+                await trio.sleep(min(0.05, 1 / rate))
+            await self._end(phase, FLUSH_S + SOON_S, producer.flush, FLUSH_S)
+        finally:
+            last = [producer]
+            del producer
+            with trio.CancelScope(shield=True):
+                await self._end(phase, SOON_S, destroy, last)
+            self.unknown = self.sent - len(self.acknowledged)
+
+    async def _end(self, phase: str, limit_s: float, call: Any, *arguments: Any) -> None:
+        """What a call that does not return would have told is of unknown outcome."""
+        if not self.left:
+            try:
+                await apart(phase, limit_s, call, *arguments)
+            except ClientHangs as error:
+                self.left.append(str(error))
 
     def _send(self, producer: Any) -> None:
         id_ = f"{self.run}-{self.sent}"
@@ -76,6 +95,11 @@ class Feeder:
             producer.poll(0)
 
 
+def destroy(last: list[Any]) -> None:
+    """Lets the last reference to a producer go: librdkafka then waits for its threads."""
+    last.clear()
+
+
 @dataclass(slots=True)
 class Watcher:
     """The ids that the output shows under read_committed, as they come."""
@@ -89,8 +113,13 @@ class Watcher:
     """How many of its records had an id that had come before."""
     last: float = 0.0
     """When the last record came, by trio's clock."""
+    left: list[str] = field(default_factory=list)
+    """Calls that did not return."""
 
     async def watch(self) -> None:
+        """Until cancelled.  The loop carries the records that the client waits for, so that each of
+        its calls has a thread, and none is cut short: two threads must not use a consumer."""
+        phase = f"watching {self.topic}"
         consumer = Consumer(
             {
                 "bootstrap.servers": self.bootstrap,
@@ -101,18 +130,36 @@ class Watcher:
                 "log_level": 0,
             }
         )
+        places = [TopicPartition(self.topic, p, 0) for p in range(self.partitions)]
         try:
-            consumer.assign([TopicPartition(self.topic, p, 0) for p in range(self.partitions)])
+            with trio.CancelScope(shield=True):
+                await apart(phase, SOON_S, consumer.assign, places)
             while True:
-                for message in consumer.consume(500, 0):
+                with trio.CancelScope(shield=True):
+                    came = await apart(phase, SOON_S, consumer.consume, 500, CONSUME_S)
+                for message in came:
                     if message.error() is None:
-                        id_ = str(extract({"id": self.source}, record_of(message))[1])
-                        self.again += id_ in self.ids
-                        self.ids.add(id_)
-                        self.last = trio.current_time()
-                await trio.sleep(0.05)
+                        self._take(message)
+                await trio.lowlevel.checkpoint()
+        except ClientHangs as error:
+            self.left.append(str(error))
+            raise
         finally:
-            consumer.close()
+            if not self.left:
+                with trio.CancelScope(shield=True):
+                    await self._close(phase, consumer)
+
+    def _take(self, message: Any) -> None:
+        id_ = str(extract({"id": self.source}, record_of(message))[1])
+        self.again += id_ in self.ids
+        self.ids.add(id_)
+        self.last = trio.current_time()
+
+    async def _close(self, phase: str, consumer: Any) -> None:
+        try:
+            await apart(phase, SOON_S, consumer.close)
+        except ClientHangs as error:  # what came is known all the same
+            self.left.append(str(error))
 
 
 async def count(log: LineLog, feeder: Feeder, watcher: Watcher) -> None:

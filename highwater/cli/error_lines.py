@@ -33,6 +33,7 @@ def _clear() -> tuple[type[BaseException], ...]:
     """The errors whose text is meant for users; imported late, so that start-up stays fast."""
     from highwater.chaos.workloads.workload_process import WorkloadDied
     from highwater.child_processes import StartError
+    from highwater.client_calls import ClientHangs
     from highwater.cluster.faults.fault_model import ScheduleError
     from highwater.cluster.faults.witness import WitnessError
     from highwater.cluster.interface import ClusterError
@@ -40,7 +41,7 @@ def _clear() -> tuple[type[BaseException], ...]:
 
     ours = (ClusterError, PortInUse, ScheduleError, StartError, WitnessError, WorkloadDied)
     places = (FileExistsError, FileNotFoundError, IsADirectoryError, NotADirectoryError)
-    return (*ours, *places, PermissionError)
+    return (*ours, ClientHangs, *places, PermissionError)
 
 
 def _line(error: BaseException) -> str:

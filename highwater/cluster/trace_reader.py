@@ -15,6 +15,7 @@ from typing import Any
 import trio
 
 from highwater.child_processes import StartError
+from highwater.client_calls import SOON_S, within
 
 Show = Callable[[str], None]
 
@@ -105,15 +106,16 @@ def line_of(number: int, line: Mapping[str, Any]) -> str:
 
 def _produce(bootstrap: str, topic: str) -> None:
     """Produces one record to an existing topic, over an open connection; raises StartError where
-    that topic cannot be.
+    that topic cannot be, and ClientHangs.
     """
     from confluent_kafka import KafkaException, Producer
 
     settings = {"bootstrap.servers": bootstrap, "acks": "all", "client.id": "highwater-trace"}
     producer = Producer({**settings, "log_level": 0, "linger.ms": 0})
+    phase = f"sending a record to {topic}"
     try:
-        producer.list_topics(topic, timeout=10)
+        within(phase, 10 + SOON_S, producer.list_topics, topic, 10)
         producer.produce(topic, b"follow me")
     except KafkaException as error:
         raise StartError(f"no record can be sent to the topic {topic!r}: {error}") from None
-    producer.flush(30)
+    within(phase, 30 + SOON_S, producer.flush, 30)

@@ -15,11 +15,13 @@ from confluent_kafka import (
     TopicPartition,
 )
 
+from highwater.client_calls import SOON_S, ClientHangs, within
 from highwater.kafka.security.jaas import JaasError, parse_jaas
 from highwater.verdict.contracts.contract_model import Contract
 from highwater.verdict.contracts.duck_engine import AT_A_TIME, RecordsUnreadable
 from highwater.verdict.contracts.fields import Record
 
+PHASE: Final = "reading the topics"
 ANSWER_S: Final = 20.0
 SILENT_S: Final = 30.0
 PEM: Final = {
@@ -78,6 +80,8 @@ class Reader:
     notes: list[str] = field(default_factory=list)
     _told: str = ""
     """The last complaint of librdkafka."""
+    _hangs: bool = False
+    """Whether a call did not return: the consumer is in use, and no other call may be made."""
 
     def records(self) -> Iterator[Record]:
         """Raises RecordsUnreadable."""
@@ -100,11 +104,21 @@ class Reader:
         try:
             begins, ends = self._bounds(consumer)
             yield from self._read(consumer, begins, ends)
+        except ClientHangs as error:
+            self._hangs = True
+            raise RecordsUnreadable(f"{self.bootstrap}: {error}") from None
         except KafkaException as error:
             told = f" ({self._told})" if self._told else ""
             raise RecordsUnreadable(f"{self.bootstrap}: {_words(error)}{told}") from None
         finally:
-            consumer.close()
+            if not self._hangs:
+                self._close(consumer)
+
+    def _close(self, consumer: Any) -> None:
+        try:
+            within(PHASE, SOON_S, consumer.close)
+        except ClientHangs as error:  # all that it had to read is read
+            self.notes.append(str(error))
 
     def _complaint(self, error: KafkaError) -> None:
         self._told = error.str()
@@ -116,14 +130,17 @@ class Reader:
         """
         sources = {p.source for p in self.contract.pipelines}
         begins, ends = {}, {}
-        there = consumer.list_topics(timeout=ANSWER_S).topics  # to ask for one may create it
+        limit_s = ANSWER_S + SOON_S
+        # all of them: to ask for one may create it
+        there = within(PHASE, limit_s, consumer.list_topics, None, ANSWER_S).topics
         for name in sorted(self.contract.topics, key=lambda name: (name not in sources, name)):
             if name not in there:
                 raise RecordsUnreadable(
                     f"{self.bootstrap} has no topic {name}, or this user may not see it"
                 )
             for number in there[name].partitions:
-                bounds = consumer.get_watermark_offsets(TopicPartition(name, number), ANSWER_S)
+                place = TopicPartition(name, number)
+                bounds = within(PHASE, limit_s, consumer.get_watermark_offsets, place, ANSWER_S)
                 if bounds[0] < bounds[1]:
                     begins[name, number], ends[name, number] = bounds
         return begins, ends
@@ -137,7 +154,7 @@ class Reader:
         heard = time.monotonic()
         count = 0
         while left:
-            messages = consumer.consume(AT_A_TIME, 0.5)
+            messages = within(PHASE, SOON_S, consumer.consume, AT_A_TIME, 0.5)
             now = time.monotonic()
             heard = now if messages else heard
             if now - heard > SILENT_S:
