@@ -49,12 +49,13 @@ def within(phase: str, limit_s: float, call: Callable[[*Ts], T], *arguments: *Ts
     if failed:
         raise failed[0]
     if not done:
-        raise _hangs(phase, limit_s, call)
+        ours = str(getattr(call, "__module__", "")).startswith("highwater.")
+        raise _hangs(phase, limit_s, where(thread) if ours else call)
     return done[0]
 
 
-def _hangs(phase: str, limit_s: float, call: Callable[..., object]) -> ClientHangs:
-    name = getattr(call, "__qualname__", repr(call))
+def _hangs(phase: str, limit_s: float, call: object) -> ClientHangs:
+    name = getattr(call, "__qualname__", str(call))
     return ClientHangs(f"{phase}: {name} has not returned within {limit_s:g} s")
 
 

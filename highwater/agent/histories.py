@@ -22,6 +22,7 @@ from highwater.chaos.witnesses import disk_reader as disk
 from highwater.chaos.workloads.kinds import KINDS
 from highwater.chaos.workloads.recorder import CommonSpec
 from highwater.chaos.workloads.workload_process import Workload, WorkloadDied
+from highwater.client_calls import ClientHangs
 from highwater.cluster.interface import PATIENCE_S, Cluster
 from highwater.verdict import duck, tables
 from highwater.verdict.application import (
@@ -73,9 +74,8 @@ class History:
             async with self.one_at_a_time:
                 await self.workload.order(do, **fields)
                 return await self.workload.wait_for(answer, within_s)
-        except (WorkloadDied, trio.TooSlowError) as error:
-            told = str(error) or f"the workload does not {do} within {within_s:g} s"
-            raise ControlError("failed", f"{told} ({self.folder}/workload.log)") from error
+        except (WorkloadDied, ClientHangs) as error:
+            raise ControlError("failed", f"{error} ({self.folder}/workload.log)") from error
 
 
 class Histories:
@@ -106,9 +106,8 @@ class Histories:
         made = History(folder, spec, workload, len(self._faults()))
         self._nursery.start_soon(_run, made)
         try:
-            with trio.fail_after(PATIENCE_S):
-                await workload.wait_for("started", PATIENCE_S)
-        except (WorkloadDied, trio.TooSlowError) as error:
+            await workload.wait_for("started", PATIENCE_S)
+        except (WorkloadDied, ClientHangs) as error:
             raise ControlError("failed", f"no workload for a history: {error}") from error
         self._open[self._count] = made
         return {"history": self._count, "folder": str(folder)}
@@ -152,7 +151,7 @@ class Histories:
             raise ControlError("not_found", f"no client {name!r} at work; there are: {known}")
         ended = await history.order("end", "ended", END_S, name=name)
         if ended["late"]:
-            raise ControlError("failed", f"{name} did not stop")
+            raise ControlError("failed", f"{name} did not stop: it is in {ended['late']}")
         if ended["failed"]:
             raise ControlError("failed", f"{name} was ended by {ended['failed']}")
         return {}

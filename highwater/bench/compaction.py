@@ -19,10 +19,11 @@ import trio
 from highwater.bench.figures.memory import pss_mib
 from highwater.bench.figures.rows import Row
 from highwater.bench.figures.sides import BenchFailed, Progress, Side
-from highwater.bench.loads.bench_topics import admin_client, create_topic
+from highwater.bench.loads.bench_topics import ANSWER_S, admin_client, create_topic
 from highwater.bench.loads.keyed import Keyed, send
 from highwater.broker.log.checkpoints import CLEANER_OFFSETS, MalformedFileError, decode_offsets
 from highwater.broker.log.cleaner.compacted_records import scan
+from highwater.client_calls import ClientHangs, within
 from highwater.cluster.processes.process_cluster import ProcessCluster, process_cluster
 from highwater.cluster.processes.process_settings import Settings
 from highwater.kafka.client.connection import ClientConnection
@@ -180,7 +181,10 @@ def _make_compacted(bootstrap: str) -> None:
     ]
     topic = ConfigResource(ConfigResource.Type.TOPIC, TP.topic, incremental_configs=entries)
     try:
-        admin.incremental_alter_configs([topic])[topic].result()
+        altered = admin.incremental_alter_configs([topic])[topic]
+        within(f"altering the topic {TP.topic}", ANSWER_S, altered.result)
+    except ClientHangs:
+        raise
     except Exception as error:
         raise BenchFailed(f"topic {TP.topic} could not be altered: {error}") from error
 

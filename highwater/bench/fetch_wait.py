@@ -23,6 +23,7 @@ import trio
 from highwater.bench.figures.rows import Row
 from highwater.bench.figures.sides import BenchFailed, Progress, Side
 from highwater.bench.loads.bench_topics import create_topic
+from highwater.client_calls import SOON_S, within
 from highwater.cluster.processes import apache
 from highwater.cluster.processes.process_cluster import ProcessCluster
 from highwater.kafka.client.connection import ClientConnection
@@ -150,7 +151,7 @@ def _produce(bootstrap: str, topic: str, records: int, value: bytes) -> None:
     )
     for _ in range(records):
         producer.produce(topic, value, partition=0)
-    if producer.flush(60):
+    if within(f"filling {topic}", 60 + SOON_S, producer.flush, 60):
         raise BenchFailed(f"{topic}: records were not acknowledged within 60 s")
 
 
@@ -180,7 +181,7 @@ def _librdkafka(bootstrap: str, limits: Limits, records: int) -> float:
         if time.monotonic() - began > PATIENCE_S:
             raise BenchFailed(f"librdkafka: {left} records did not come within {PATIENCE_S} s")
     taken = time.monotonic() - began
-    consumer.close()
+    within("after the reading", SOON_S, consumer.close)
     return taken
 
 

@@ -35,6 +35,7 @@ from highwater.bench.figures.sides import BenchFailed, Progress, Side
 from highwater.bench.figures.warm_memory import WarmMemory
 from highwater.bench.load import Load, Measured
 from highwater.bench.loads.bench_topics import create_topic, delete_topic, until_gone
+from highwater.bench.loads.load_process import ended
 from highwater.cluster.client_files import client_settings
 from highwater.cluster.processes.process_cluster import ProcessCluster
 
@@ -130,9 +131,7 @@ async def _measure(plan: Plan, cluster: ProcessCluster, topic: str, batch: int) 
         measure_s=plan.measure_s,
         measure_mb=plan.measure_mb,
     )
-    done = await trio.run_process(
-        load.command(), capture_stdout=True, capture_stderr=True, check=False
-    )
+    done = await ended(load.command())
     if done.returncode != 0:
         raise BenchFailed(_last_line(done))
     measured = Measured(**json.loads(done.stdout))

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 import trio
@@ -23,6 +23,7 @@ from highwater.bench.figures.sides import BenchFailed, Progress, Side
 from highwater.bench.loads.bench_topics import admin_client, create_topic
 from highwater.broker.coordinator.shard import partition_for
 from highwater.chaos.workloads.group_run import GroupRun
+from highwater.client_calls import SOON_S, apart, within
 from highwater.cluster.client_files import Way
 from highwater.cluster.interface import broker
 from highwater.cluster.processes.process_cluster import ProcessCluster, process_cluster
@@ -98,7 +99,7 @@ class _Bench:
             create_topic, bootstrap, TOPIC, self.plan.partitions, 3, config
         )
         try:
-            with producing(bootstrap, self.plan.partitions):
+            async with producing(bootstrap, self.plan.partitions):
                 for number in range(self.plan.rounds):
                     await self._round(number)
         finally:
@@ -177,8 +178,8 @@ class _Bench:
             await trio.sleep(POLL_S)
 
 
-@contextmanager
-def producing(bootstrap: str, partitions: int) -> Iterator[None]:
+@asynccontextmanager
+async def producing(bootstrap: str, partitions: int) -> AsyncIterator[None]:
     """Produces a record to each partition, some ten times a second."""
     from confluent_kafka import Producer
 
@@ -200,11 +201,13 @@ def producing(bootstrap: str, partitions: int) -> Iterator[None]:
         yield
     finally:
         stop.set()
-        thread.join(15)
+        with trio.CancelScope(shield=True):
+            await apart("ending the producer", SOON_S, thread.join)
 
 
 def _coordinator(bootstrap: str) -> int:
     """The leader of the only partition of __consumer_offsets."""
     name = "__consumer_offsets"
-    found = admin_client(bootstrap).list_topics(name, timeout=30).topics[name].partitions
+    ask = admin_client(bootstrap).list_topics
+    found = within("asking for the coordinator", 30 + SOON_S, ask, name, 30).topics[name].partitions
     return int(found[partition_for(GROUP, len(found))].leader)

@@ -16,6 +16,7 @@ from highwater.bench.figures.sides import BenchFailed
 from highwater.bench.load import Load
 from highwater.bench.loads import mixed as mixed_load
 from highwater.bench.loads import request_rate, single_writes
+from highwater.bench.loads.load_process import ended
 from highwater.cluster.processes import apache
 from highwater.cluster.processes.process_cluster import ProcessCluster
 from highwater.cluster.processes.zookeeper_process import find_java
@@ -31,7 +32,7 @@ DEFAULTS = {
 
 async def output(command: Sequence[str]) -> str:
     """A load's output; raises BenchFailed with its last line of errors."""
-    done = await trio.run_process(command, capture_stdout=True, capture_stderr=True, check=False)
+    done = await ended(command)
     if done.returncode:
         lines = done.stderr.decode(errors="replace").strip().splitlines()
         raise BenchFailed(lines[-1] if lines else f"exit code {done.returncode}: {command[-1]}")

@@ -10,8 +10,11 @@ from typing import Any
 import trio
 
 from highwater.bench.figures.sides import BenchFailed
+from highwater.client_calls import ClientHangs, within
 
 WHOLE_S = 30
+ANSWER_S = 90
+"""Longer than librdkafka waits for an answer to an admin request."""
 
 
 def admin_client(bootstrap: str) -> Any:
@@ -26,15 +29,19 @@ def create_topic(
     """Returns when every partition has a leader and all its replicas are in sync."""
     from confluent_kafka.admin import NewTopic
 
-    admin = admin_client(bootstrap)
+    admin, phase = admin_client(bootstrap), f"making the topic {topic}"
     wanted = NewTopic(topic, partitions, replicas, config=dict(config))
     try:
-        admin.create_topics([wanted])[topic].result()
+        made = admin.create_topics([wanted])[topic]
+        within(phase, ANSWER_S, made.result)
+    except ClientHangs:
+        raise
     except Exception as error:
         raise BenchFailed(f"topic {topic} could not be created: {error}") from error
     deadline = time.monotonic() + WHOLE_S
     while time.monotonic() < deadline:
-        seen = admin.list_topics(topic, timeout=10).topics[topic].partitions.values()
+        told = within(phase, ANSWER_S, admin.list_topics, topic, 10)
+        seen = told.topics[topic].partitions.values()
         whole = [p for p in seen if p.leader >= 0 and len(p.isrs) == replicas]
         if len(whole) == partitions:
             return
@@ -45,7 +52,10 @@ def create_topic(
 def delete_topic(bootstrap: str, topic: str) -> None:
     admin = admin_client(bootstrap)  # its futures fail once it is deleted
     try:
-        admin.delete_topics([topic])[topic].result()
+        deleted = admin.delete_topics([topic])[topic]
+        within(f"deleting the topic {topic}", ANSWER_S, deleted.result)
+    except ClientHangs:
+        raise
     except Exception as error:
         raise BenchFailed(f"topic {topic} could not be deleted: {error}") from error
 

@@ -13,6 +13,7 @@ from confluent_kafka import OFFSET_BEGINNING, KafkaError, KafkaException, TopicP
 from highwater.chaos.workloads.pace import Pace
 from highwater.chaos.workloads.recorder import CommonSpec, Reader, Recorder, Sender, Topic
 from highwater.chaos.workloads.workload_client import PacedProducer, TopicsReader
+from highwater.client_calls import SOON_S, ClientHangs, within
 
 CLIENT = "confluent-kafka"
 _NAMES = {"NOT_LEADER_FOR_PARTITION": "NOT_LEADER_OR_FOLLOWER", "UNKNOWN_TOPIC_OR_PART":
@@ -197,6 +198,18 @@ def final_read(recorder: Recorder, topics: list[Topic], timeout_s: float) -> lis
     name = "final-confluent-kafka"
     reader = Reader(recorder, name, CLIENT)
     consumer = new_consumer(recorder.spec, name, tell_end=True)
+    phase = "reading everything back"
+    try:
+        told = within(phase, timeout_s + SOON_S, _read_back, consumer, reader, topics, timeout_s)
+        within(phase, SOON_S, consumer.close)
+    except ClientHangs as error:
+        return [str(error)]
+    return told
+
+
+def _read_back(
+    consumer: confluent_kafka.Consumer, reader: Reader, topics: list[Topic], timeout_s: float
+) -> list[str]:
     deadline = time.monotonic() + timeout_s
     ends: dict[tuple[str, int], int] = {}
     at: dict[tuple[str, int], int] = {}
@@ -204,13 +217,11 @@ def final_read(recorder: Recorder, topics: list[Topic], timeout_s: float) -> lis
         for partition in range(topic.partitions):
             limits = _limits(consumer, reader, topic.name, partition, deadline)
             if limits is None:
-                consumer.close()
                 return [f"{topic.name}-{partition} did not tell its offsets"]
             at[topic.name, partition], ends[topic.name, partition] = limits
     assign_all(consumer, reader, topics)
     while any(at[tp] < end for tp, end in ends.items()) and time.monotonic() < deadline:
         at |= poll_once(consumer, reader, 0.5)
-    consumer.close()
     return [f"{t}-{p} was read to {at[t, p]} of {e}" for (t, p), e in ends.items() if at[t, p] < e]
 
 

@@ -24,6 +24,7 @@ from highwater.chaos.workloads.kinds import new_consumer, new_producer
 from highwater.chaos.workloads.pace import Pace
 from highwater.chaos.workloads.recorder import CommonSpec, Recorder, Topic
 from highwater.chaos.workloads.workload_client import Client
+from highwater.client_calls import where
 from highwater.verdict.history import HistoryWriter
 
 END_S = 5.0
@@ -65,7 +66,8 @@ class Worker:
         client = self.clients.pop(name)
         client.stopping.set()
         client.thread.join(self.spec.delivery_timeout_s + END_S)
-        return {"late": client.thread.is_alive(), "failed": client.failure}
+        late = where(client.thread) if client.thread.is_alive() else ""
+        return {"late": late, "failed": client.failure}
 
     def final(self, topics: list[dict[str, Any]], timeout_s: float) -> dict[str, Any]:
         from highwater.chaos.workloads.confluent import final_read

@@ -13,9 +13,9 @@ output:
     {"do": "exit"}                the history is closed, and the process ends      "closed"
 
 An event is {"event": NAME, ...}.  "started" is the first; "stats" comes four times a second; "late"
-names the clients that did not end in time, "failed" those that an error ended, with its words,
-"problems" the partitions that could not be read.  When its standard input ends, the process ends
-too, because the harness is gone.
+names the clients that did not end in time, and the call in which each one stands; "failed" those
+that an error ended, with its words, "problems" the partitions that could not be read.  When its
+standard input ends, the process ends too, because the harness is gone.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ from highwater.chaos.workloads.kinds import new_consumer, new_producer
 from highwater.chaos.workloads.pace import Pace
 from highwater.chaos.workloads.recorder import Recorder, Spec, Topic
 from highwater.chaos.workloads.workload_client import Client
+from highwater.client_calls import where
 from highwater.verdict.history import HistoryWriter
 
 TRICKLE = 10.0
@@ -132,7 +133,11 @@ class Workload:
         deadline = time.monotonic() + within_s
         for client in clients:
             client.thread.join(max(0.1, deadline - time.monotonic()))
-        return [client.name for client in clients if client.thread.is_alive()]
+        return [
+            f"{client.name} (it is in {where(client.thread)})"
+            for client in clients
+            if client.thread.is_alive()
+        ]
 
     def final(self, timeout_s: float) -> None:
         from highwater.chaos.workloads.confluent import final_read

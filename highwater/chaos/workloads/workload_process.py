@@ -15,6 +15,7 @@ import trio
 
 from highwater.chaos.workloads.recorder import CommonSpec
 from highwater.child_processes import Pid
+from highwater.client_calls import ClientHangs
 
 
 class WorkloadDied(Exception):
@@ -76,12 +77,14 @@ class Workload:
         self._news = trio.Event()
 
     async def wait_for(self, event: str, timeout_s: float) -> dict[str, Any]:
-        with trio.fail_after(timeout_s):
+        """Raises WorkloadDied, and ClientHangs where the process does not tell it in time."""
+        with trio.move_on_after(timeout_s):
             while event not in self._events:
                 if self._ended:
                     raise WorkloadDied(self._last_words())
                 await self._news.wait()
-        return self._events.pop(event)
+            return self._events.pop(event)
+        raise ClientHangs(f"the workload has not told {event!r} within {timeout_s:g} s")
 
     async def order(self, do: str, **fields: Any) -> None:
         try:

@@ -104,7 +104,7 @@ async def carrying(nursery: trio.Nursery) -> None:
 
 
 def a_watcher() -> Watcher:
-    return Watcher("127.0.0.1:1", "invoices", 3, SOURCE)  # type: ignore[arg-type]
+    return Watcher("127.0.0.1:1", "invoices", 3, SOURCE)
 
 
 async def fed(feeder: Feeder) -> None:
