@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from tests import guarded
+
 pytestmark = [pytest.mark.integration, pytest.mark.rare, pytest.mark.timeout(180)]
-COMMAND = [sys.executable, "-I", "-m", "highwater.cli.main", "bench"]
+COMMAND = [sys.executable, "-I", guarded.__file__, "bench"]
 
 
 def bench(*words: str) -> subprocess.CompletedProcess[str]:

@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 
 from highwater.cluster.ports import free_ports
+from tests import guarded
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
-HIGHWATER = [sys.executable, "-I", "-m", "highwater.cli.main"]
+HIGHWATER = [sys.executable, "-I", guarded.__file__]
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from highwater.cluster.processes.zookeeper_process import find_java
 from highwater.maven import Artifact, cache_dir, fetch_jars
+from tests import guarded
 
 STREAMS: Final = "3.9.2"
 ARTIFACTS: Final = (
@@ -29,7 +30,7 @@ def run_app(
     timeout_s: float = 350,
 ) -> dict[str, Any]:
     """FOLDER/run/verdict.json with "code" and "said"; without a schedule the seed decides."""
-    command = [sys.executable, "-m", "highwater.cli.main", "chaos", "--app", app]
+    command = [sys.executable, guarded.__file__, "chaos", "--app", app]
     command += ["--input=orders", "--output=invoices", "--match=$.order_id", f"--seed={seed}"]
     command += [f"--out={folder / 'run'}", *options]
     if schedule is not None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests import picture
+from tests import guarded, picture
 
 SVG = Path(__file__).parents[3] / "docs" / "demo.svg"
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(900)]
@@ -33,7 +33,7 @@ OF_GROUPS = ("G2", "G3", "G4")
 
 def demo(out: Path, *options: str) -> dict[str, Any]:
     """The verdict of a demo that exited with 0."""
-    command = [sys.executable, "-I", "-m", "highwater.cli.main", "demo", f"--out={out}"]
+    command = [sys.executable, "-I", guarded.__file__, "demo", f"--out={out}"]
     done = subprocess.run([*command, *options], capture_output=True, text=True, check=False)
     said = done.stdout[-4000:] + done.stderr[-4000:]
     told = out / "verdict.json"
