@@ -135,3 +135,25 @@ def test_an_unknown_topic_is_told_until_it_is_there() -> None:
         body = memoryview(bytes(encode_response(answer, 4)))
         seen.answered(number, 3, 4, body, whole=True)
         assert [f.effect for f in findings_of(client)] == effects
+
+
+def test_what_the_coordinator_refuses_is_told_and_what_passes_is_not() -> None:
+    seen = seen_of(software("librdkafka"))
+    (number,) = seen._open
+    (client,) = seen.clients.values()
+    for code, effects in ((26, [Effect.REFUSED]), (79, [Effect.REFUSED])):
+        answer = messages.JoinGroupResponse(
+            throttle_time_ms=0, error_code=code, generation_id=-1, protocol_name="", leader="",
+            member_id="", members=[],
+        )  # fmt: skip
+        body = memoryview(bytes(encode_response(answer, 4)))
+        seen.answered(number, 11, 4, body, whole=True)
+        assert [f.effect for f in findings_of(client)] == effects, code
+    assert "INVALID_SESSION_TIMEOUT" in findings_of(client)[0].why
+
+
+def test_a_broker_that_cannot_be_reached_is_told() -> None:
+    seen = Seen(lambda _: None)
+    seen.unreachable(1, "broker-2", "nothing listens on broker-2:9092")
+    (finding,) = connection_findings(seen, tls_listener=False)
+    assert (finding.effect, finding.what) == (Effect.UNREACHABLE, "broker-2")

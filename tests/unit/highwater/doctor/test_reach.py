@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import http.server
 import socket
+import socketserver
 import ssl
+import struct
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
@@ -19,6 +22,8 @@ from highwater.doctor import talk
 from highwater.doctor.client_findings import Effect, Finding
 from highwater.doctor.reach import addresses, reach
 from highwater.doctor.talk import Login
+from highwater.kafka.wire import messages
+from highwater.kafka.wire.codec import encode_response
 from tests.authority import Authority
 
 
@@ -127,6 +132,97 @@ def test_one_fault_of_several_addresses_is_told_once() -> None:
 def test_an_address_that_is_none(wrong: str) -> None:
     with pytest.raises(ValueError, match="is no HOST:PORT"):
         addresses(wrong)
+
+
+class Broker(socketserver.BaseRequestHandler):
+    """Answers ApiVersions, Metadata and SaslHandshake; of its server: what it does not like."""
+
+    def handle(self) -> None:
+        server = cast("Brokers", self.server)
+        while len(size := self.request.recv(4)) == 4:
+            data = self.request.recv(struct.unpack(">i", size)[0])
+            key, version, number = struct.unpack_from(">hhi", data)
+            if key in server.hangs_up_at:
+                return
+            body = bytes(encode_response(server.answers[key], version))
+            self.request.sendall(struct.pack(">ii", len(body) + 4, number) + body)
+
+
+class Brokers(socketserver.ThreadingTCPServer):
+    daemon_threads = True
+
+    def __init__(self, hangs_up_at: tuple[int, ...] = (), advertised: int = 0) -> None:
+        super().__init__(("127.0.0.1", 0), Broker)
+        self.port: int = self.server_address[1]
+        self.hangs_up_at = hangs_up_at
+        apis = [messages.ApiVersionsResponse.ApiVersion(api_key=3, min_version=0, max_version=9)]
+        broker = messages.MetadataResponse.MetadataResponseBroker(
+            node_id=1, host="127.0.0.1", port=advertised or self.port, rack=None
+        )
+        self.answers: dict[int, Any] = {
+            18: messages.ApiVersionsResponse(error_code=0, api_keys=apis, throttle_time_ms=0),
+            3: messages.MetadataResponse(
+                brokers=[broker], cluster_id=None, controller_id=1, topics=[]
+            ),
+            17: messages.SaslHandshakeResponse(error_code=33, mechanisms=["SCRAM-SHA-256"]),
+        }
+
+
+@contextmanager
+def brokers(**given: Any) -> Iterator[Brokers]:
+    with Brokers(**given) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()
+
+
+def test_a_broker_that_answers_at_its_advertised_address_has_no_finding() -> None:
+    with brokers() as server:
+        reached = reach([("127.0.0.1", server.port)], Login.of({}), lambda _: None)
+    assert reached.findings == []
+    assert reached.talk is not None
+    reached.talk.close()
+
+
+def test_an_advertised_address_that_leads_nowhere() -> None:
+    with socket.socket() as free, brokers() as server:
+        free.bind(("127.0.0.1", 0))
+        nowhere = free.getsockname()[1]
+        with brokers(advertised=nowhere) as wrong:
+            found = asked(wrong.port)
+            both = reach(
+                [("127.0.0.1", wrong.port), ("127.0.0.1", server.port)],
+                Login.of({}),
+                lambda _: None,
+            )
+    assert found.what == f"broker 1 advertises 127.0.0.1:{nowhere}"
+    assert found.why.startswith("Nothing listens on")
+    assert found.remedy.startswith("advertised.listeners of the broker")
+    assert [f.effect for f in both.findings] == [Effect.UNREACHABLE]
+
+
+def test_a_listener_that_wants_a_login() -> None:
+    with brokers(hangs_up_at=(3,)) as server:
+        found = asked(server.port)
+    assert "it wants a login" in found.why
+    assert found.remedy.startswith("security.protocol=SASL_PLAINTEXT")
+
+
+def test_a_mechanism_that_is_not_enabled() -> None:
+    with brokers() as server:
+        found = asked(server.port, security_protocol="SASL_PLAINTEXT", sasl_mechanism="PLAIN")
+    assert found.why == "The broker does not know the mechanism PLAIN."
+    assert found.remedy == "sasl.mechanism: one of SCRAM-SHA-256"
+
+
+def test_a_key_store_in_a_format_of_java(tmp_path: Path) -> None:
+    store = tmp_path / "trust.jks"
+    store.write_bytes(b"\xfe\xed\xfe\xed")
+    with brokers() as server:
+        found = asked(server.port, security_protocol="SSL", ssl_truststore_location=str(store))
+    assert found.why == f"{store} is a key store, and the doctor reads PEM."
 
 
 def test_addresses() -> None:

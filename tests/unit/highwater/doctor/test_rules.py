@@ -216,3 +216,27 @@ def test_a_jaas_entry_that_is_none_is_told_without_its_text() -> None:
     assert (finding.effect, finding.what) == (REFUSED, "sasl.jaas.config")
     assert finding.why == "Not a JAAS entry."
     assert "s3cret" not in finding.why + finding.remedy
+
+
+TLS = {"security_protocol": "SSL"}
+
+
+@pytest.mark.parametrize(
+    ("raw", "expected"),
+    [
+        (TLS, set()),
+        ({"ssl_truststore_location": "t.pem"},
+         {(UNREACHABLE, "security.protocol=PLAINTEXT (default)")}),
+        ({**TLS, "sasl_mechanism": "PLAIN"}, {(UNREACHABLE, "security.protocol=SSL")}),
+        ({**TLS, "ssl_endpoint_identification_algorithm": ""},
+         {(REMARK, "ssl.endpoint.identification.algorithm=")}),
+        ({"ssl_endpoint_identification_algorithm": ""}, set()),
+        ({"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "PLAIN"},
+         {(REMARK, "security.protocol=SASL_PLAINTEXT")}),
+        ({"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "SCRAM-SHA-256"}, set()),
+    ],
+)  # fmt: skip
+def test_security_of_either_role(raw: dict[str, str], expected: set[tuple[Effect, str]]) -> None:
+    sure = {"producer": {}, "consumer": SURE}
+    for role, others in sure.items():
+        assert told(JAVA, role, **others, **raw) == expected

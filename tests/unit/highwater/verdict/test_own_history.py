@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from highwater.verdict import catalog, runner
+from highwater.verdict import catalog, runner, tables
 from highwater.verdict.history_schema import COLUMNS
 from highwater.verdict.verdict import Verdict
-from tests.planted.stories import sound
+from tests.planted.stories import PLANTS, sound
 from tests.planted.story import Plant, Story, write
 
 PAGE = (Path(__file__).parents[4] / "docs" / "history.md").read_text()
@@ -104,6 +106,108 @@ def test_a_loss_makes_it_invalid(tmp_path: Path) -> None:
     verdict = judge(tmp_path, with_a_loss)
     assert verdict.verdict == "invalid"
     assert verdict.headline.startswith("record 6 of t00-own-0 was acknowledged to ")
+
+
+def claiming(plant: Plant) -> Plant:
+    """It says that its last read was a whole one."""
+
+    def tell(s: Story) -> None:
+        plant.story(s)
+        for partition in s.log:
+            s.operations += 1
+            common = {"op": s.operations, "partition": partition, "phase": "final"}
+            s.line("final", "full_read", "invoke", **common)
+            s.line("final", "full_read", "ok", **common)
+
+    return replace(plant, story=tell)
+
+
+def of_plants(folder: Path, plants: Sequence[Plant]) -> Verdict:
+    write(folder, [claiming(plant) for plant in plants])
+    (folder / "run.json").unlink()
+    shutil.rmtree(folder / "consumed", ignore_errors=True)
+    return runner.run(folder, "duckdb", lambda line: None, ingest=False)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(
+    ("name", "verdict"), [("copies-of-one-epoch", "unknown"), ("idempotent-copies", "invalid")]
+)
+def test_a_second_copy_by_librdkafka_is_left_undecided(
+    tmp_path: Path, name: str, verdict: str
+) -> None:
+    assert of_plants(tmp_path, [p for p in PLANTS if p.name == name]).verdict == verdict
+
+
+@pytest.mark.thorough
+def test_each_required_check_finds_its_fault(tmp_path: Path) -> None:
+    claimed = {check.id for check in catalog.checks() if check.claim}
+    # librdkafka's own copies leave C2 undecided
+    faulty = [p for p in PLANTS if p.violations & claimed and not p.name.startswith("copies-of-")]
+    verdict = of_plants(tmp_path, faulty)
+    assert verdict.verdict == "invalid"
+    violated = {id_ for id_, check in verdict.checks.items() if check.status == "violated"}
+    assert claimed <= violated, claimed - violated
+
+
+def of_unknown_outcome(s: Story) -> None:
+    """One send is answered by a time-out, one by nothing; one of the two records is there."""
+    sound(s)
+    s.end(s.invoke("producer-0", f"{s.topic}|timed out"), "info", error="_TIMED_OUT")
+    s.invoke("producer-0", f"{s.topic}|unanswered")
+    s.log[0][6] = ("k", f"{s.topic}|unanswered")
+    whole(s)
+
+
+def refused_and_stored(s: Story) -> None:
+    sound(s)
+    s.end(s.invoke("producer-0", f"{s.topic}|refused"), "fail", error="MESSAGE_TOO_LARGE")
+    s.log[0][6] = ("k", f"{s.topic}|refused")
+    whole(s)
+
+
+def sent_by_nobody(s: Story) -> None:
+    sound(s)
+    s.log[0][6] = ("k", f"{s.topic}|of a sender that is not in the history")
+    whole(s)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(
+    ("story", "violated"),
+    [(of_unknown_outcome, []), (refused_and_stored, ["C6"]), (sent_by_nobody, ["C7"])],
+)
+def test_what_an_operations_ending_claims(tmp_path: Path, story: Tell, violated: list[str]) -> None:
+    verdict = judge(tmp_path, story)
+    assert [id_ for id_, check in verdict.checks.items() if check.status == "violated"] == violated
+
+
+@pytest.mark.thorough
+def test_a_topic_that_others_feed_has_no_sender_to_look_for(tmp_path: Path) -> None:
+    write_own(tmp_path, as_it_should_be)
+    lines = (tmp_path / "history.jsonl").read_text().splitlines(keepends=True)
+    fed = {"process": "reader", "client": "own", "topic": "fed", "partition": 0, "t_ns": 1}
+    fed |= {"run": "planted", "f": "poll", "type": "ok", "op": 9999, "n": 1, "index": 9999}
+    read = json.dumps({**fed, "offset": 0, "key": "k", "value": "of others"}) + "\n"
+    claim = [
+        json.dumps({**fed, "f": "full_read", "type": type_, "phase": "final", "op": 10_000}) + "\n"
+        for type_ in ("invoke", "ok")
+    ]
+    assert _judged(tmp_path, [*lines, read, *claim]).checks["C7"].status == "passed"
+
+
+def _judged(folder: Path, lines: list[str]) -> Verdict:
+    (folder / "history.jsonl").write_text("".join(lines))
+    return runner.run(folder, "duckdb", lambda line: None, ingest=False)
+
+
+@pytest.mark.thorough
+def test_a_torn_last_line_is_left_out_and_another_one_is_refused(tmp_path: Path) -> None:
+    write_own(tmp_path, as_it_should_be)
+    lines = (tmp_path / "history.jsonl").read_text().splitlines(keepends=True)
+    assert _judged(tmp_path, [*lines, lines[0][:20]]).verdict == "valid"
+    with pytest.raises(tables.RunUnreadable, match=r"history\.jsonl cannot be read: .* in line \d"):
+        _judged(tmp_path, [lines[0], lines[1][:20] + "\n", *lines[2:]])
 
 
 @pytest.mark.spark
