@@ -188,11 +188,15 @@ async def _offsets(
 async def open_transactions(stage: Stage) -> list[dict[str, Any]]:
     """The transactions that are neither committed nor aborted as a whole; NotNow where some
     coordinator cannot be asked."""
+    asked = dict(reachable(stage.cluster))
     for tp, state in sorted(stage.zookeeper.partitions.items()):
-        if tp.topic == "__transaction_state" and state.leader < 0:
-            raise NotNow(f"{tp} has no leader")
+        if tp.topic == "__transaction_state" and state.leader not in asked:
+            told = f"{tp} has no leader"
+            if state.leader >= 0:
+                told = f"broker-{state.leader}, which leads {tp}, does not answer"
+            raise NotNow(told)
     found: list[dict[str, Any]] = []
-    for number, address in list(reachable(stage.cluster)):
+    for number, address in asked.items():
         answer = await _asked(number, address, messages.ListTransactionsRequest(), 0)
         _code(answer.error_code, number)
         open_ones = [t for t in answer.transaction_states if t.transaction_state in OPEN]
@@ -236,7 +240,7 @@ async def _coordinator(cluster: Cluster, name: str) -> tuple[int, tuple[str, int
             continue
         if answer.node_id in addresses:
             return answer.node_id, addresses[answer.node_id]
-        last = f"its coordinator, broker-{answer.node_id}, does not run"
+        last = f"its coordinator, broker-{answer.node_id}, does not answer"
     raise NotNow(f"the group {name}: {last}")
 
 

@@ -94,7 +94,9 @@ class Wait:
         )
 
     async def _healthy(self) -> bool:
-        return not self._stage.problems()
+        cluster = self._stage.cluster
+        self._seen = [f"{m} is paused" for m in cluster.members() if cluster.paused(m)]
+        return not self._seen and not self._stage.problems()
 
     async def _no_transaction(self) -> bool:
         found = await open_transactions(self._stage)

@@ -181,6 +181,6 @@ class Waits:
         return self._until("no transaction is open", within_s)
 
     def healthy(self, *, within_s: float = 60) -> float:
-        """Every member runs, every partition has its leader and a full ISR."""
+        """Every member runs and none is paused, every partition has its leader and a full ISR."""
         __tracebackhide__ = True
         return self._until("healthy", within_s)

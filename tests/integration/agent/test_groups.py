@@ -132,6 +132,10 @@ def test_an_open_transaction_is_told_until_it_has_ended(
     )
     with pytest.raises(ControlError, match="teller is Ongoing"):
         control.wait("no transaction is open", within_s=0.3)
+    paused = control.fault("pause", "leader of __transaction_state-0")
+    with pytest.raises(ControlError, match="which leads __transaction_state-0, does not answer"):
+        control.wait("no transaction is open", within_s=0.3)
+    control.end_fault(paused["id"])
     producer.abort_transaction(30)
     control.wait("no transaction is open", within_s=20)
     assert control.open_transactions() == []
