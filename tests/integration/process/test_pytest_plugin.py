@@ -76,9 +76,10 @@ def test_a_part_of_the_page_in_containers(run: Run) -> None:
     outcome.assert_outcomes(passed=2, deselected=9)
 
 
-USE = """
+USE = r"""
 import contextlib
 import json
+import re
 import subprocess
 import sys
 import time
@@ -236,6 +237,64 @@ def test_a_partition_without_its_leader_is_not_hidden_by_the_others(kafka, topic
         history.unavailable(orders, 7)
 
 
+def test_each_wait_says_no(kafka, topic, group, chaos):
+    from confluent_kafka import Producer
+
+    orders, app = topic("orders"), group("app")
+    soon = {"within_s": 0.1}
+    with pytest.raises(FixtureError, match="since when"):
+        kafka.wait.leader_changed(orders)
+    writer = Producer({"bootstrap.servers": kafka.bootstrap, "transactional.id": group("id")})
+    writer.init_transactions(30)
+    writer.begin_transaction()
+    writer.produce(orders, "open")
+    writer.flush(30)
+    with chaos.pause(f"follower of {orders}-0") as fault:
+        for told, wait in {
+            f"leader of {orders}-0 changed since {fault.id}": lambda: kafka.wait.leader_changed(
+                orders, **soon
+            ),
+            f"isr of {orders}-0 is 1": lambda: kafka.wait.isr_is(1, orders, **soon),
+            f"group {app} is stable": lambda: kafka.wait.group_stable(app, members=1, **soon),
+            f"{app} is Dead with 0|not answer": lambda: kafka.wait.lag_below(app, 1, **soon),
+            "is Ongoing|does not answer": lambda: kafka.wait.no_open_transaction(**soon),
+            r"broker-\d is paused": lambda: kafka.wait.healthy(**soon),
+        }.items():
+            try:
+                wait()
+            except NotInTime as late:
+                assert re.search(told, str(late)), (told, str(late))
+            else:
+                pytest.fail(f"it holds: {told}")
+    writer.abort_transaction(30)
+    kafka.wait.no_open_transaction()
+
+
+def test_what_a_history_cannot_show_is_refused(kafka, topic, history, chaos):
+    from confluent_kafka import Producer
+
+    quiet, orders = topic("quiet"), topic("orders")
+    with pytest.raises(FixtureError, match=f"nothing was acknowledged on {quiet}"):
+        history.unavailable(quiet)
+    with pytest.raises(FixtureError, match=f"nothing was acknowledged on {quiet}: a check proves"):
+        history.check(quiet)
+    with pytest.raises(FixtureError, match="no client 'sarama'\nthere are"):
+        history.producing(quiet, client="sarama")
+    with pytest.raises(FixtureError, match="acks 1: .* with the client confluent-kafka"):
+        history.producing(quiet, client="kafka-python", acks=1)
+    with pytest.raises(FixtureError, match="leder of"):
+        chaos.kill(f"leder of {orders}-0")
+    assert not hasattr(chaos, "burst") and not hasattr(chaos, "lose_unreplicated")
+    producer = Producer({"bootstrap.servers": kafka.bootstrap})
+    for n in range(3):
+        producer.produce(orders, f"order-{n}")
+    producer.flush(30)
+    values = ["order-0", "order-2", "order-1"]
+    assert history.check(orders, acknowledged=values, processed=values).acknowledged == 3
+    with pytest.raises(AssertionError, match=r"\(order-1\) was processed .* after .*\(order-2\)"):
+        history.check(orders, acknowledged=values, processed=values, exactly_once=True)
+
+
 def test_the_applications_own_records_are_judged(kafka, topic, history):
     from confluent_kafka import Producer
 
@@ -257,7 +316,7 @@ def test_the_applications_own_records_are_judged(kafka, topic, history):
 
 def test_the_fixtures(run: Run, pytester: pytest.Pytester) -> None:
     told = run(test_use=USE)
-    told.assert_outcomes(passed=12)
+    told.assert_outcomes(passed=14)
     folders = list(pytester.path.glob("**/agent.log"))
     assert not folders, "the folder of a cluster without a failure stays"
 
