@@ -76,8 +76,10 @@ class Clusters:
                 cluster = RunningCluster(settings, folder)
             except ControlError as error:
                 self._failed[key] = error.message
-                pytest.fail(error.message, pytrace=False)
-            warned = cluster.agent.warnings
+            else:
+                warned = cluster.agent.warnings
+        if cluster is None:  # not inside the handler, where pytest would tell both errors
+            pytest.fail(self._failed[key], pytrace=False)
         self._running[key] = cluster
         cluster.keep |= settings.keep
         for line in warned:

@@ -97,13 +97,16 @@ def one_test(item: pytest.Item, marker: str, folders: pytest.TempPathFactory) ->
     cluster = clusters.get(settings)
     test = OneTest(item.nodeid, settings, cluster)
     yield test
+    failed: ControlError | None = None
     try:
         test.end()
     except ControlError as error:
         cluster.keep = True
         clusters.discard(cluster)
+        failed = error
+    if failed is not None:  # not inside the handler, where pytest would tell both errors
         pytest.fail(
-            f"the cluster could not be mended after the test: {error}\n"
+            f"the cluster could not be mended after the test: {failed}\n"
             f"the next test gets a new one; this one's folder is kept: {cluster.folder}",
             pytrace=False,
         )

@@ -495,4 +495,7 @@ def test_a_cluster_that_cannot_start_is_told_once_in_a_line(
     told = run(test_two="def test_one(kafka): ...\n\n\ndef test_two(kafka): ...")
     told.assert_outcomes(errors=2)
     told.stdout.fnmatch_lines(["*the cluster could not be started: *ava*"])
-    assert "Traceback" not in told.stdout.str()
+    text = told.stdout.str()
+    assert "Traceback" not in text
+    assert "During handling" not in text
+    assert len(re.findall(r"^the cluster could not be started: ", text, re.M)) == 2, text
