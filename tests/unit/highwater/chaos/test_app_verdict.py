@@ -187,6 +187,15 @@ def test_a_repeat_without_transactions_says_so(
     assert ("invoices holds no transaction" in found.headline) is told
 
 
+def test_a_client_that_did_not_return_is_a_note(topics: Topics, tmp_path: Path) -> None:
+    topics.put("invoices", "a", "b", "c")
+    told = "watching invoices: Consumer.close has not returned within 30 s"
+    feeder = Feeder("", "orders", "r", ["id"], acknowledged=set("abc"), sent=3)
+    found = a_run(tmp_path)._check("127.0.0.1:1", feeder, copies(), [told])
+    assert told in found.notes
+    assert found.verdict == "valid"
+
+
 def test_a_cluster_that_lost_an_input_is_named(topics: Topics, tmp_path: Path) -> None:
     topics.put("invoices", "a", "b", "c")
     found = judged(a_run(tmp_path), acknowledged="abcd")

@@ -166,6 +166,30 @@ def refused_and_stored(s: Story) -> None:
     whole(s)
 
 
+def swapped(**fields: int | bool) -> Tell:
+    def story(s: Story) -> None:
+        """A producer's second record stands before its first."""
+        sound(s)
+        first = s.invoke("producer-0", f"{s.topic}|a", **fields)
+        second = s.invoke("producer-0", f"{s.topic}|b", **fields)
+        for send, offset in ((first, 7), (second, 6)):
+            s.end(send, "ok", offset)
+            s.log[0][offset] = ("k", send["value"])
+        whole(s)
+
+    return story
+
+
+def lost(**fields: int | bool) -> Tell:
+    def story(s: Story) -> None:
+        sound(s)
+        s.expect_loss = bool(fields.pop("expect_loss", False))
+        s.send("producer-0", f"{s.topic}|gone", 6, stored=False, **fields)
+        whole(s)
+
+    return story
+
+
 def sent_by_nobody(s: Story) -> None:
     sound(s)
     s.log[0][6] = ("k", f"{s.topic}|of a sender that is not in the history")
@@ -175,9 +199,19 @@ def sent_by_nobody(s: Story) -> None:
 @pytest.mark.thorough
 @pytest.mark.parametrize(
     ("story", "violated"),
-    [(of_unknown_outcome, []), (refused_and_stored, ["C6"]), (sent_by_nobody, ["C7"])],
+    [
+        (of_unknown_outcome, []),
+        (refused_and_stored, ["C6"]),
+        (sent_by_nobody, ["C7"]),
+        (swapped(idempotent=False, max_in_flight=1), ["C10"]),
+        (swapped(idempotent=False, max_in_flight=5), []),
+        (swapped(idempotent=False), []),
+        (lost(), ["C4"]),
+        (lost(acks=1), []),
+        (lost(expect_loss=True), []),
+    ],
 )
-def test_what_an_operations_ending_claims(tmp_path: Path, story: Tell, violated: list[str]) -> None:
+def test_what_a_field_or_an_ending_claims(tmp_path: Path, story: Tell, violated: list[str]) -> None:
     verdict = judge(tmp_path, story)
     assert [id_ for id_, check in verdict.checks.items() if check.status == "violated"] == violated
 
