@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import random
-import subprocess
 import threading
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ import trio
 
 from highwater.chaos.workloads.group_run import GroupRun
 from highwater.child_processes import Pid
+from highwater.client_calls import ClientHangs
 from highwater.cluster.client_files import Way
 
 CLIENTS = ("kafka-python", "confluent-kafka")
@@ -99,9 +99,8 @@ class Crew:
 
 
 def _leave(group: GroupRun, number: int) -> list[str]:
-    name = group.members[number].member.process
     try:
         group.leave(number)
-    except subprocess.TimeoutExpired:
-        return [f"{name} did not leave its group in time"]
+    except ClientHangs as error:
+        return [str(error)]
     return []

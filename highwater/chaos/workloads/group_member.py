@@ -12,6 +12,7 @@ The three Python clients share this program; Java's is Apache Kafka's Verifiable
 from __future__ import annotations
 
 import asyncio
+import faulthandler
 import json
 import os
 import signal
@@ -383,6 +384,7 @@ async def aiokafka(member: Member, diary: Diary) -> None:
 
 def main(path: str) -> None:
     """Runs the member that the settings file describes."""
+    faulthandler.enable()  # one that does not end is aborted, and its log says in which call
     member = Member(**json.loads(Path(path).read_text(encoding="utf-8")))
     diary = Diary(member)
     match member.client:

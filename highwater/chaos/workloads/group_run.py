@@ -9,6 +9,8 @@ G2, G3 and G4.
 from __future__ import annotations
 
 import json
+import linecache
+import re
 import signal
 import subprocess
 import sys
@@ -20,6 +22,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from highwater.chaos.workloads.group_member import Member
+from highwater.client_calls import ClientHangs
 from highwater.cluster.client_files import Way
 from highwater.cluster.processes import apache
 from highwater.cluster.processes.zookeeper_process import find_java
@@ -108,15 +111,17 @@ class GroupRun:
         return Running(member, process, reader)
 
     def leave(self, number: int) -> None:
-        """Makes the member leave its group and end."""
+        """Makes the member leave its group and end; raises ClientHangs where it does not."""
         running = self.members.pop(number)
         running.process.send_signal(signal.SIGTERM)
         try:
             running.process.wait(END_S)
         except subprocess.TimeoutExpired:
-            running.process.kill()
+            java = running.member.client == JAVA  # which would leave a core
+            running.process.send_signal(signal.SIGKILL if java else signal.SIGABRT)
             running.process.wait()
-            raise
+            told = f"{running.member.process} has not left its group within {END_S} s"
+            raise ClientHangs(f"{told}{_stood_in(running.member)}") from None
         finally:
             self._read_to_the_end(running)
 
@@ -169,6 +174,15 @@ class GroupRun:
                 if t_ns > found.get(partition, (0, ""))[0]:
                     found[partition] = (t_ns, running.member.process)
         return {partition: process for partition, (_, process) in sorted(found.items())}
+
+
+def _stood_in(member: Member) -> str:
+    """The member's own line at its abort, by faulthandler's words in its log."""
+    log = Path(member.out).with_suffix(".log").read_text(errors="replace")
+    found = re.search(r'File "(.*/group_member\.py)", line (\d+)', log.rpartition("Fatal")[2])
+    if found is None:
+        return ""
+    return f": it is in {linecache.getline(found[1], int(found[2])).strip()}"
 
 
 def collect(run: Path, groups: list[GroupRun]) -> int:

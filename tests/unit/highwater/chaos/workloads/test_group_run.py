@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import io
 import json
+import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from highwater.chaos.workloads import group_run
+from highwater.chaos.workloads.crew import _leave
 from highwater.chaos.workloads.group_member import Diary, Member, positions
 from highwater.chaos.workloads.group_run import GroupRun, _write_down, collect
 from highwater.cluster.client_files import Way
+from tests.waiting import eventually
 
 
 def member(folder: Path, number: int = 1, client: str = "kafka-python") -> Member:
@@ -75,3 +83,32 @@ def test_one_history_of_all_members(tmp_path: Path) -> None:
     assert [line["value"] for line in polls] == ["v1", "v2"]
     assert [line["index"] for line in polls] == [0, 1]
     assert len({line["op"] for line in polls}) == 2, "operations are numbered through"
+
+
+HANGS = """
+import faulthandler, signal, threading
+faulthandler.enable()
+signal.signal(signal.SIGTERM, lambda *_: None)
+print("ready", flush=True)
+threading.Event().wait()
+"""
+
+
+@pytest.mark.thorough
+def test_a_member_that_does_not_leave_is_told_with_its_call(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(group_run, "END_S", 0.2)
+    program = tmp_path / "group_member.py"
+    program.write_text(HANGS)
+    one = member(tmp_path)
+    log = Path(one.out).with_suffix(".log")
+    with log.open("wb") as out:
+        process = subprocess.Popen([sys.executable, str(program)], stdout=out, stderr=out)
+    eventually(lambda: b"ready" in log.read_bytes(), "it runs", log.read_text)
+    group = GroupRun(tmp_path, Way(bootstrap=""), "g", "t", "kafka-python")
+    group.members[1] = group_run.Running(one, process)
+    assert _leave(group, 1) == [
+        "g-1 has not left its group within 0.2 s: it is in threading.Event().wait()"
+    ]
+    assert process.returncode == -signal.SIGABRT
