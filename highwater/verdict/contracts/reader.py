@@ -107,6 +107,9 @@ class Reader:
         except ClientHangs as error:
             self._hangs = True
             raise RecordsUnreadable(f"{self.bootstrap}: {error}") from None
+        except KeyboardInterrupt:
+            self._hangs = True  # a call may still be under way
+            raise
         except KafkaException as error:
             told = f" ({self._told})" if self._told else ""
             raise RecordsUnreadable(f"{self.bootstrap}: {_words(error)}{told}") from None
