@@ -1,4 +1,4 @@
-"""Produce, API 0, v3-10: appends record batches as leader, and answers as `acks` asks.
+"""Produce, API 0, v0-10: appends record batches as leader, and answers as `acks` asks.
 
 acks=0: no answer; an error closes the connection, which tells the client that its metadata is old.
 acks=1: answered after the local append.  acks=-1: waits in the purgatory until the HW has passed
@@ -39,7 +39,7 @@ from highwater.kafka.security.acls import Operation, ResourceType
 from highwater.kafka.types import BrokerId, TopicPartition
 from highwater.kafka.wire.codec import BadMessage
 from highwater.kafka.wire.produce import (
-    MIN_VERSION,
+    FIRST_WITH_BATCHES,
     TELLS_LEADER,
     NodeEndpoint,
     PartitionResult,
@@ -84,8 +84,6 @@ INTERNAL_TOPICS = ("__consumer_offsets", "__transaction_state")
 
 
 def handle(ctx: Context, body: memoryview) -> Reply | Awaitable[Reply]:
-    if ctx.version < MIN_VERSION:
-        raise BadMessage(f"Produce v{ctx.version} carries a message format older than v2")
     try:
         request = parse_produce(body, ctx.version)
     except (struct.error, IndexError, ValueError) as e:
@@ -101,6 +99,8 @@ def handle(ctx: Context, body: memoryview) -> Reply | Awaitable[Reply]:
         return _reply(request, _answer(ctx, [PartitionResult(p.tp, error) for p in places]))
     if ctx.services.authorizer is not None:
         _authorize(ctx, request, places)
+    if ctx.version < FIRST_WITH_BATCHES:
+        return _of_old_format(ctx, request, places)
     wall_ms, examining = ctx.services.world.clock.wall_ms(), False
     for place in places:
         place.examine(ctx.version, wall_ms)
@@ -108,6 +108,14 @@ def handle(ctx: Context, body: memoryview) -> Reply | Awaitable[Reply]:
     if examining:
         return _after_examination(ctx, request, places)
     return _append_or_ask(ctx, request, places)
+
+
+def _of_old_format(ctx: Context, request: ProduceRequest, places: list[Place]) -> Reply:
+    detail = f"Produce v{ctx.version} carries a message format older than v2"
+    for place in places:
+        if place.partition is not None:
+            place.error = ApiError(ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, detail)
+    return _reply(request, _append_all(ctx, request, places))
 
 
 def _authorize(ctx: Context, request: ProduceRequest, places: Sequence[Place]) -> None:

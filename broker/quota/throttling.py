@@ -11,6 +11,8 @@ from dataclasses import replace
 from struct import Struct
 from typing import TYPE_CHECKING, cast
 
+from highwater.kafka.wire.produce import FIRST_THROTTLED
+
 if TYPE_CHECKING:
     from highwater.broker.request.response import Response
 
@@ -30,7 +32,7 @@ def throttled(response: Response, api_key: int, version: int, throttle_ms: int) 
             response.message.throttle_time_ms = throttle_ms
         return replace(response, throttle_ms=throttle_ms)
     parts = list(response.parts)
-    if api_key == PRODUCE:
+    if api_key == PRODUCE and version >= FIRST_THROTTLED:
         body = cast("bytes", parts[0])
         # v10 may have its tags in a separate part
         tags = b"\0" if version >= _FLEXIBLE_PRODUCE and len(parts) == 1 else b""

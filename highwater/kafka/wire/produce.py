@@ -1,8 +1,8 @@
 """Produce, API 0, by hand: the one request whose payload must never be copied or decoded.
 
-`parse_produce` walks a request of v3 to v10 and gives each partition's records as a memoryview
+`parse_produce` walks a request of v0 to v10 and gives each partition's records as a memoryview
 into the request's own buffer; `produce_response` packs the answer by struct, forty times faster
-than a general codec. Versions below 3 carry the old message formats, which are not served.
+than a general codec. Versions below 3 carry the old message formats.
 Source: ProduceRequest.json and ProduceResponse.json of Apache Kafka.
 """
 
@@ -22,7 +22,8 @@ from highwater.kafka.wire.varint import (
     within,
 )
 
-MIN_VERSION, MAX_VERSION, FLEXIBLE = 3, 10, 9
+FIRST_WITH_BATCHES, MAX_VERSION, FLEXIBLE = 3, 10, 9
+FIRST_THROTTLED = 1
 TELLS_LEADER = 10
 """From v10 on an answer names the leader (KIP-951), which saves clients a metadata request."""
 
@@ -67,19 +68,16 @@ def _string(view: memoryview, at: int) -> tuple[str | None, int]:
     at += 2
     if length < 0:
         return None, at
-    return str(view[at : at + length], "utf-8"), at + length
+    return str(view[at : at + length], "utf-8", "replace"), at + length
 
 
 def parse_produce(body: memoryview, version: int) -> ProduceRequest:
     """The request in a body; raises struct.error, IndexError or ValueError if it is malformed."""
-    try:
-        return _parse_flexible(body) if version >= FLEXIBLE else _parse_plain(body)
-    except UnicodeDecodeError as e:
-        raise ValueError("a topic name that is not UTF-8") from e
+    return _parse_flexible(body) if version >= FLEXIBLE else _parse_plain(body, version)
 
 
-def _parse_plain(body: memoryview) -> ProduceRequest:
-    txn, at = _string(body, 0)
+def _parse_plain(body: memoryview, version: int) -> ProduceRequest:
+    txn, at = _string(body, 0) if version >= FIRST_WITH_BATCHES else (None, 0)
     acks, timeout_ms = _HI.unpack_from(body, at)
     (topics,) = _I.unpack_from(body, at + 6)
     at += 10
@@ -102,7 +100,7 @@ def _parse_flexible(body: memoryview) -> ProduceRequest:
     length, at = read_uvarint(body, 0)
     txn = None
     if length:
-        txn, at = str(body[at : at + length - 1], "utf-8"), at + length - 1
+        txn, at = str(body[at : at + length - 1], "utf-8", "replace"), at + length - 1
     acks, timeout_ms = _HI.unpack_from(body, at)
     topics, at = read_uvarint(body, at + 6)
     out: list[tuple[TopicPartition, memoryview | None]] = []
@@ -129,7 +127,7 @@ def _records(body: memoryview, at: int, size: int) -> memoryview | None:
 
 
 def produce_response(results: list[PartitionResult], version: int, throttle_ms: int = 0) -> bytes:
-    """The body of the answer, v3 to v10; results are grouped by topic in the request's order.
+    """The body of the answer, v0 to v10; results are grouped by topic in the request's order.
 
     From v9 on it ends with an empty section of tags, which `endpoint_tags` can replace.
     """
@@ -148,17 +146,23 @@ def produce_response(results: list[PartitionResult], version: int, throttle_ms: 
             packed = _PARTITION.pack(
                 r.tp.partition, r.error, r.base_offset, r.log_append_time_ms, r.log_start_offset
             )
-            out += packed if version >= 5 else packed[:-8]
+            out += packed[: _fields_of(version)]
             if version >= 8:
                 out += _record_errors(r.refused, flexible) + _message(r.message, flexible)
                 if flexible:
                     out += _leader_tag(r.leader if version >= TELLS_LEADER else None)
         if flexible:
             out += b"\0"
-    out += _I.pack(throttle_ms)
+    if version >= FIRST_THROTTLED:
+        out += _I.pack(throttle_ms)
     if flexible:
         out += b"\0"
     return bytes(out)
+
+
+def _fields_of(version: int) -> int:
+    """The bytes of a partition's fields: log_append_time_ms came in v2, log_start_offset in v5."""
+    return _PARTITION.size - (0 if version >= 5 else 8 if version >= 2 else 16)
 
 
 def _record_errors(refused: tuple[tuple[int, str], ...], flexible: bool) -> bytes:
