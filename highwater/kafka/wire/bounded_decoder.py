@@ -11,6 +11,7 @@ cost would be the sender's choice, and one request could hold up a broker for mi
   count as elements, one for `_COPIED_BYTES`.
 
 So the lines of the function are looked at as they are written, and the checks put between them.
+Text that is not UTF-8 is read with replacement characters, as Java reads it.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from kafka.protocol.schemas.fields.codegen import CodegenContext
 _ARRAY = re.compile(r"for \w+ in range\((?P<count>\w+)\):")
 _TAGS = re.compile(r"\w+ = _BytesIO\(bytes\(data\[pos:\]\)\)")
 _VARINT = re.compile(r"    (?P<shift>\w+) \+= 7")
+_TEXT = ', "utf-8")'
 _COPIED_BYTES = 4096
 
 
@@ -46,7 +48,7 @@ class _BoundedLines(CodegenContext):
             self._spend(indent, f"({count} if {count} > 0 else 0)")
         elif _TAGS.fullmatch(line):
             self._spend(indent, f"1 + (len(data) - pos) // {_COPIED_BYTES}")
-        super().emit(indent, line)
+        super().emit(indent, line.replace(_TEXT, ', "utf-8", "replace")'))
         if found := _VARINT.fullmatch(line):
             super().emit(indent, f"    if {found['shift']} > 28: _endless()")
 

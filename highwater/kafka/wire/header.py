@@ -7,6 +7,8 @@ that a broker can read the header of a version it does not know.  Two exceptions
 ControlledShutdown v0 has no client id, and the answer to ApiVersions never has tagged fields in its
 header, as the client does not yet know what the broker speaks.
 
+Text that is not UTF-8 is read with replacement characters, here and in bodies, as Java reads it.
+
 Every request's header is read here, so this is `struct` by hand; bodies are in `codec`.
 """
 
@@ -98,10 +100,7 @@ def parse_request_header(view: Buffer) -> RequestHeader:
         position = 10 + length
         if position > n:
             raise BadHeader(f"client id of {length} bytes in a request of {n} bytes")
-        try:
-            client_id = str(view[10:position], "utf-8")
-        except UnicodeDecodeError:
-            raise BadHeader("client id is not UTF-8") from None
+        client_id = str(view[10:position], "utf-8", "replace")
     if version >= _FIRST_FLEXIBLE.get(api_key, _NEVER):
         if position < n and not view[position]:
             position += 1

@@ -63,7 +63,7 @@ def skip_tags(view: Buffer, at: int) -> int:
 def read_compact_string(view: Buffer, at: int) -> tuple[str, int]:
     length, at = read_uvarint(view, at)
     end = at + length - 1
-    return str(view[at:end], "utf-8"), end
+    return str(view[at:end], "utf-8", "replace"), end
 
 
 def compact_string(text: str) -> bytes:

@@ -43,7 +43,6 @@ def test_controlled_shutdown_v0_has_no_client_id() -> None:
     "garbage",
     [
         b"", b"GET / HT", b"\0\x03\0\x01\0\0\0\x01\x7f\xff" + b"x" * 20,
-        b"\0\x03\0\x01\0\0\0\x01\0\x02\xff\xfe",
         b"\0\x03\0\x09\0\0\0\x01\0\x01c\xff\xff\xff\xff\xff\xff", b"\0\x03\0\x09\0\0\0\x01\0\x01c",
         b"\0\x03\0\x09\0\0\0\x01\0\x01c\x01\x00\x7f",
     ],
@@ -51,6 +50,13 @@ def test_controlled_shutdown_v0_has_no_client_id() -> None:
 def test_garbage_is_refused(garbage: bytes) -> None:
     with pytest.raises(header.BadHeader):
         header.parse_request_header(memoryview(garbage))
+
+
+def test_text_that_is_not_utf8_is_read_as_java_reads_it() -> None:
+    parsed = header.parse_request_header(b"\0\x03\0\x01\0\0\0\x01\0\x02\xff\xfe")
+    assert parsed.client_id == "\ufffd\ufffd"
+    topics = b"\0\0\0\1\0\2\xc3("  # Metadata v1
+    assert codec.decode_request(3, 1, topics).topics[0].name == "\ufffd("
 
 
 def test_answer_to_api_versions_has_a_plain_header_at_every_version() -> None:
