@@ -1,6 +1,7 @@
 """SyncGroup, API 14, v0-5: a member receives its assignment from the group's leader.
 
-It waits until the leader's assignment is stored.  v3 has static members, v5 names the protocol.
+It waits until the leader's assignment is stored.  v3 has static members, v5 names the protocol,
+which no request may leave out.
 """
 
 from __future__ import annotations
@@ -23,7 +24,15 @@ API = Api(
 )
 
 
+FIRST_WITH_PROTOCOL = 5
+
+
 def handle(ctx: Context, request: Any) -> Reply:
+    if ctx.version >= FIRST_WITH_PROTOCOL and None in (
+        request.protocol_type,
+        request.protocol_name,
+    ):
+        return error_response(ctx, request, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     sync = Sync(
         request.member_id,
         request.group_instance_id,

@@ -333,7 +333,12 @@ class GroupCoordinator(Coordinator[GroupShard, GroupLogRecord]):
         try:
             end_offset = self._append_records(shard, write, verification)
         except ApiError as e:
-            log.warning("group %s: %s could not be appended: %s", group.group_id, shard, e)
+            log.warning(
+                "group %s: nothing could be appended to %s: %s",
+                group.group_id,
+                shard.partition.tp,
+                e,
+            )
             self._apply(shard, group, write.then(e.code))
             return
         group.pending_writes += 1

@@ -113,13 +113,16 @@ class Node(Led):
         assert (answer.error_code, bytes(answer.assignment)) == (0, b"all")
         return str(member_id)
 
-    async def sync(self, member_id: str, generation: int = 1, what: bytes = b"all") -> Any:
+    async def sync(
+        self, member_id: str, generation: int = 1, what: bytes = b"all", **changed: Any
+    ) -> Any:
         assignment = SyncGroupRequest.SyncGroupRequestAssignment(
             member_id=member_id, assignment=what
         )
         request = SyncGroupRequest(
-            group_id="g", generation_id=generation, member_id=member_id, assignments=[assignment]
-        )
+            group_id="g", generation_id=generation, member_id=member_id, assignments=[assignment],
+            **{"protocol_type": "consumer", "protocol_name": "range", **changed},
+        )  # fmt: skip
         return await self.b.ask(sync_group, 5, request)
 
     async def heartbeat(self, member_id: str) -> str:
@@ -334,7 +337,9 @@ async def test_who_waits_hears_of_the_move_at_once(node: Node) -> None:
 
 
 @in_node()
-async def test_an_assignment_too_large_for_the_log_is_refused_at_once(node: Node) -> None:
+async def test_an_assignment_too_large_for_the_log_is_refused_at_once(
+    node: Node, caplog: pytest.LogCaptureFixture
+) -> None:
     await node.leads()
     member_id = (await node.join()).member_id
     await node.join(member_id)
@@ -342,6 +347,21 @@ async def test_an_assignment_too_large_for_the_log_is_refused_at_once(node: Node
         answer = await node.sync(member_id, what=bytes(2 << 20))
     assert ErrorCode(answer.error_code) is ErrorCode.UNKNOWN_SERVER_ERROR
     assert (await node.state())[:2] == ("NONE", "PreparingRebalance")
+    (line,) = [r.getMessage() for r in caplog.records if "appended" in r.getMessage()]
+    assert line.startswith("group g: nothing could be appended to __consumer_offsets-0: ")
+
+
+@in_node()
+async def test_a_sync_names_its_protocol(node: Node) -> None:
+    await node.leads()
+    member_id = (await node.join()).member_id
+    await node.join(member_id)
+    changes: list[dict[str, Any]] = [{"protocol_type": None}, {"protocol_name": None}]
+    for change in changes:
+        answer = await node.sync(member_id, **change)
+        assert ErrorCode(answer.error_code) is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    assert (await node.state())[1] == "CompletingRebalance"
+    assert (await node.sync(member_id)).error_code == 0
 
 
 @in_node()
