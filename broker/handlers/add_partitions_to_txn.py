@@ -1,7 +1,8 @@
 """AddPartitionsToTxn, API 24, v0-5: adds partitions to a transaction, or looks for them in one.
 
 v0-3 are a producer's: it must name a partition here before it writes to it.  If one of the
-partitions does not exist none is added (OPERATION_NOT_ATTEMPTED at the others).  From v4 on brokers
+partitions does not exist none is added (OPERATION_NOT_ATTEMPTED at the others).  A producer has
+no partition of an internal topic (TOPIC_AUTHORIZATION_FAILED).  From v4 on brokers
 ask, for many transactions at once, mostly with verifyOnly: may this partition take a batch of that
 transaction (KIP-890)?  v5 adds an error code for the answer, TRANSACTION_ABORTABLE.
 """
@@ -17,6 +18,7 @@ from highwater.broker.coordinator.transaction.transaction import Identity
 from highwater.broker.request.response import Response
 from highwater.kafka.errors import ApiError, ErrorCode
 from highwater.kafka.security.acls import Operation, ResourceType
+from highwater.kafka.topic_names import INTERNAL_TOPICS
 from highwater.kafka.types import TopicPartition
 from highwater.kafka.wire.messages import AddPartitionsToTxnResponse
 
@@ -97,7 +99,8 @@ def _begin(ctx: Context, one: Asked, together: Together, index: int) -> Codes | 
         wrong |= {
             tp: ErrorCode.TOPIC_AUTHORIZATION_FAILED
             for tp in partitions
-            if not ctx.allows(Operation.WRITE, ResourceType.TOPIC, tp.topic)
+            if tp.topic in INTERNAL_TOPICS
+            or not ctx.allows(Operation.WRITE, ResourceType.TOPIC, tp.topic)
         }
     if wrong:
         return {**one.all(ErrorCode.OPERATION_NOT_ATTEMPTED), **wrong}

@@ -2,6 +2,7 @@
 
 The answer is given when every live replica has followed: the low watermark, the least log start
 offset among them, has reached the offset asked for.  -1 asks for everything below the HW.
+No record of an internal topic is deleted (INVALID_TOPIC_EXCEPTION).
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from highwater.broker.request.purgatory import DelayedOperation
 from highwater.broker.request.response import Response
 from highwater.kafka.errors import ApiError, ErrorCode
 from highwater.kafka.security.acls import Operation, ResourceType
+from highwater.kafka.topic_names import INTERNAL_TOPICS
 from highwater.kafka.types import TopicPartition
 from highwater.kafka.wire.messages import DeleteRecordsResponse
 
@@ -42,6 +44,8 @@ def handle(ctx: Context, request: Any) -> Reply:
             tp = TopicPartition(topic.name, p.partition_index)
             try:
                 partition = ctx.services.replicas.partition(tp)
+                if topic.name in INTERNAL_TOPICS:
+                    raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION)
                 with ctx.services.replicas.disk_of(partition):
                     waiting[tp] = (partition, _advance(partition, p.offset))
             except ApiError as e:

@@ -34,13 +34,16 @@ API = Api(
 FIRST_STRICT = 5
 FIRST_BY_STATE = 6
 _Result = DeleteTopicsResponse.DeletableTopicResult
+Nameless = tuple[Any, ErrorCode]
+"""A topic that the request does not name: its id, and the code that answers it."""
 
 
 async def handle(ctx: Context, request: Any) -> Reply:
-    names, ids = _asked_for(ctx, request)
+    names, nameless = _asked_for(ctx, request)
     refusal = _refusal(ctx)
     if refusal is not None:
-        return _answer(names, dict.fromkeys(names, (refusal, None)), ids, refusal)
+        refused = [(topic_id, refusal) for topic_id, _ in nameless]
+        return _answer(names, dict.fromkeys(names, (refusal, None)), refused)
     outcomes: dict[str, Outcome] = {}
     pending = {}
     metadata = ctx.services.metadata
@@ -60,7 +63,7 @@ async def handle(ctx: Context, request: Any) -> Reply:
         pending[name] = GONE
 
     def answer(found: Mapping[str, Outcome]) -> Response:
-        return throttled(ctx, quota, _answer(names, found, ids))
+        return throttled(ctx, quota, _answer(names, found, nameless))
 
     if not pending:
         return answer(outcomes)
@@ -69,23 +72,23 @@ async def handle(ctx: Context, request: Any) -> Reply:
     return Delayed(TopicWait(ctx.services, pending, outcomes, request.timeout_ms, answer))
 
 
-def _asked_for(ctx: Context, request: Any) -> tuple[list[str], list[Any]]:
-    """Names and topic ids; a name given twice is answered twice."""
+def _asked_for(ctx: Context, request: Any) -> tuple[list[str], list[Nameless]]:
+    """The names, and the topics without one; a name given twice is answered twice."""
     if ctx.version < FIRST_BY_STATE:
         return list(request.topic_names), []
     names = []
-    ids = []
+    nameless: list[Nameless] = []
     for topic in request.topics:
         has_id = topic.topic_id is not None and topic.topic_id.int != 0
         if has_id and topic.name is not None:
             raise ApiError(ErrorCode.INVALID_REQUEST, "a topic has both a name and an id")
-        if has_id:
-            ids.append(topic.topic_id)
-        elif topic.name is None:
-            raise ApiError(ErrorCode.INVALID_REQUEST, "a topic has neither name nor id")
-        else:
+        if topic.name is not None:
             names.append(topic.name)
-    return names, ids
+        else:
+            # as in Kafka, where nobody has the right to delete a topic of no name
+            code = ErrorCode.UNKNOWN_TOPIC_ID if has_id else ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            nameless.append((topic.topic_id, code))
+    return names, nameless
 
 
 def _refusal(ctx: Context) -> ErrorCode | None:
@@ -99,21 +102,23 @@ def _refusal(ctx: Context) -> ErrorCode | None:
 def _answer(
     names: Sequence[str],
     outcomes: Mapping[str, Outcome],
-    ids: list[Any],
-    code_of_ids: ErrorCode = ErrorCode.UNKNOWN_TOPIC_ID,
+    nameless: Sequence[Nameless],
 ) -> Response:
     results = [
         _Result(name=name, error_code=int(code), error_message=message)
         for name, (code, message) in ((name, outcomes[name]) for name in names)
     ]
-    results += [_Result(name=None, topic_id=i, error_code=int(code_of_ids)) for i in ids]
-    errors = error_names([*(code for code, _ in outcomes.values()), *(code_of_ids for _ in ids)])
+    results += [_Result(name=None, topic_id=i, error_code=int(code)) for i, code in nameless]
+    errors = error_names([*(c for c, _ in outcomes.values()), *(code for _, code in nameless)])
     return Response(DeleteTopicsResponse(responses=results), error_names=errors)
 
 
 def error_response(ctx: Context, request: Any, code: ErrorCode) -> Response:
     if ctx.version < FIRST_BY_STATE:
-        names = list(request.topic_names)
+        results = [_Result(name=name, error_code=int(code)) for name in request.topic_names]
     else:
-        names = [topic.name for topic in request.topics if topic.name is not None]
-    return _answer(names, dict.fromkeys(names, (code, None)), [])
+        results = [
+            _Result(name=topic.name, topic_id=topic.topic_id, error_code=int(code))
+            for topic in request.topics
+        ]
+    return Response(DeleteTopicsResponse(responses=results), error_names=(code.name,))

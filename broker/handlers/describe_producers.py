@@ -9,6 +9,7 @@ from highwater.broker.context import Access, Api, Context, Reply, of
 from highwater.broker.request.response import Response
 from highwater.kafka.errors import ApiError, ErrorCode
 from highwater.kafka.security.acls import Operation, ResourceType
+from highwater.kafka.topic_names import check_name
 from highwater.kafka.types import TopicPartition
 from highwater.kafka.wire.messages import DescribeProducersResponse
 
@@ -46,6 +47,7 @@ def handle(ctx: Context, request: Any) -> Reply:
 
 def _producers(ctx: Context, tp: TopicPartition) -> list[Any]:
     """Raises ApiError where this broker holds no replica; a follower answers like the leader."""
+    check_name(tp.topic)
     log = ctx.services.replicas.partition(tp).log
     if log is None:
         raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)

@@ -21,7 +21,8 @@ from highwater.kafka.topic_names import GROUP_METADATA_TOPIC, TRANSACTION_STATE_
 from highwater.kafka.types import Endpoint
 from highwater.kafka.wire.messages import FindCoordinatorResponse
 
-GROUP, TRANSACTION = 0, 1
+GROUP, TRANSACTION, SHARE = 0, 1, 2
+FIRST_WITH_SHARE = 6
 
 
 def _needs(key: str, request: Any) -> tuple[Need, ...]:
@@ -49,7 +50,10 @@ NOWHERE: dict[str, Any] = {"node_id": -1, "host": "", "port": -1}
 def handle(ctx: Context, request: Any) -> Reply | Awaitable[Reply]:
     kind = request.key_type if ctx.version >= 1 else GROUP
     if kind not in (GROUP, TRANSACTION):
-        return error_response(ctx, request, ErrorCode.INVALID_REQUEST)
+        # share groups are not built, as in Kafka where they are not enabled
+        known = kind == SHARE and ctx.version >= FIRST_WITH_SHARE
+        code = ErrorCode.COORDINATOR_NOT_AVAILABLE if known else ErrorCode.INVALID_REQUEST
+        return error_response(ctx, request, code)
     topic = GROUP_METADATA_TOPIC if kind == GROUP else TRANSACTION_STATE_TOPIC
     if not ctx.services.metadata.has_topic(topic):
         return _create(ctx, request, kind, topic)

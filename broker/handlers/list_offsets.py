@@ -3,12 +3,14 @@
 Timestamps -1 (latest), -2 (earliest), -3 (that of the largest timestamp, v7).  "Latest" is the HW
 for a consumer, the LSO under read_committed, the LEO for a follower.  A new leader whose HW has not
 reached the start of its epoch answers OFFSET_NOT_AVAILABLE (v5; LEADER_NOT_AVAILABLE before), as
-its HW may lie below what clients have seen (KIP-207). Deviation: v0 (several offsets for a time) is
+its HW may lie below what clients have seen (KIP-207).  A partition that is named twice is
+INVALID_REQUEST, each time.  Deviation: v0 (several offsets for a time) is
 not offered.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Awaitable, Iterator, Sequence
 from functools import partial
 from itertools import islice
@@ -44,22 +46,29 @@ _Partition = _Topic.ListOffsetsPartitionResponse
 
 
 def handle(ctx: Context, request: Any) -> Reply | Awaitable[Reply]:
+    repeated = _repeated(request)
     try:
         found = read_at_once(
             ctx.services.world.disk,
-            lambda: [_partition(ctx, request, topic, p) for topic, p in _asked(request)],
+            lambda: [_partition(ctx, request, topic, p, repeated) for topic, p in _asked(request)],
         )
     except ColdRead:
-        return _from_disk(ctx, request)
+        return _from_disk(ctx, request, repeated)
     return _response(request, found)
 
 
-async def _from_disk(ctx: Context, request: Any) -> Reply:
+def _repeated(request: Any) -> frozenset[TopicPartition]:
+    """The partitions that the request names more than once."""
+    counted = Counter(TopicPartition(topic, p.partition_index) for topic, p in _asked(request))
+    return frozenset(tp for tp, times in counted.items() if times > 1)
+
+
+async def _from_disk(ctx: Context, request: Any, repeated: frozenset[TopicPartition]) -> Reply:
     """Looks a timestamp up in indexes and in the log, once the disk has given what is needed."""
     found, replicas, disk = [], ctx.services.replicas, ctx.services.world.disk
     for topic, p in _asked(request):
         partition = replicas.partitions.get(TopicPartition(topic, p.partition_index))
-        look = partial(_partition, ctx, request, topic, p)
+        look = partial(_partition, ctx, request, topic, p, repeated)
         failed = partial(replicas.disk_failed, partition)
         found.append(await read_loaded(disk, look, failed, _places(partition)))
     return _response(request, found)
@@ -85,10 +94,14 @@ def _response(request: Any, found: Sequence[Any]) -> Response:
     return Response(ListOffsetsResponse(topics=topics), error_names=errors)
 
 
-def _partition(ctx: Context, request: Any, topic: str, asked: Any) -> Any:
+def _partition(
+    ctx: Context, request: Any, topic: str, asked: Any, repeated: frozenset[TopicPartition]
+) -> Any:
     tp = TopicPartition(topic, asked.partition_index)
     code, (timestamp, offset, epoch) = ErrorCode.NONE, UNKNOWN
     try:
+        if tp in repeated:
+            raise ApiError(ErrorCode.INVALID_REQUEST)
         timestamp, offset, epoch = _find(ctx, request, tp, asked)
     except ApiError as e:
         code = e.code

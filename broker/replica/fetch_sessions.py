@@ -175,7 +175,7 @@ class FetchSessions:
         return session, asked, False
 
     def _open(self, request: FetchRequest, now_ms: int) -> FetchSession | None:
-        if not request.partitions or not self._make_room(request.replica_id >= 0, now_ms):
+        if not self._make_room(request.replica_id >= 0, now_ms):
             return None
         session_id = self._new_id()
         while session_id in self._sessions or session_id == 0:

@@ -185,7 +185,7 @@ class Partition:
 
     def check_leader_epoch(self, client_epoch: int) -> None:
         """KIP-320's fence; -1 means that the client does not know the epoch."""
-        if client_epoch < 0 or client_epoch == self.leader_epoch:
+        if client_epoch in (-1, self.leader_epoch):
             return
         if client_epoch < self.leader_epoch:
             raise ApiError(ErrorCode.FENCED_LEADER_EPOCH)

@@ -67,9 +67,14 @@ def slice_of(
 ) -> LogSlice:
     """The batches to send below `limit`, perhaps none.
 
-    Raises ApiError(OFFSET_OUT_OF_RANGE), and OSError of the disk.
+    Raises ApiError: OFFSET_OUT_OF_RANGE, and UNKNOWN_SERVER_ERROR (as in Kafka) for less than no
+    bytes where there are some; and OSError of the disk.
     """
-    return log.read(asked.fetch_offset, min(max_bytes, asked.max_bytes), limit, min_one)
+    most = min(max_bytes, asked.max_bytes)
+    piece = log.read(asked.fetch_offset, most, limit, min_one)
+    if most < 0 and piece.available:
+        raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR)
+    return piece
 
 
 def counted_bytes(asked: FetchPartition, piece: LogSlice) -> int:

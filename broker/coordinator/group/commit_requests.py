@@ -42,19 +42,24 @@ def offsets_of(
 def answer(
     message: Any, topic: Any, partition: Any, request: Any, errors: Errors, code: ErrorCode
 ) -> Response:
-    """Answers `code` at every partition without an error of its own; the classes are the API's."""
+    """Answers `code` once at every partition without an error of its own; the classes are the
+    API's."""
+    asked: dict[str, dict[int, None]] = {}
+    for t in request.topics:
+        indexes = asked.setdefault(t.name, {})
+        indexes.update((p.partition_index, None) for p in t.partitions)
     topics = [
         topic(
-            name=t.name,
+            name=name,
             partitions=[
                 partition(
-                    partition_index=p.partition_index,
-                    error_code=int(errors.get(TopicPartition(t.name, p.partition_index), code)),
+                    partition_index=index,
+                    error_code=int(errors.get(TopicPartition(name, index), code)),
                 )
-                for p in t.partitions
+                for index in indexes
             ],
         )
-        for t in request.topics
+        for name, indexes in asked.items()
     ]
     names = {error.name: None for error in (*errors.values(), code) if error}
     return Response(message(topics=topics), error_names=tuple(names))

@@ -28,6 +28,7 @@ from highwater.kafka.wire.varint import (
 
 MIN_VERSION, MAX_VERSION, FLEXIBLE = 4, 12, 12
 CONSUMER_REPLICA_ID = -1
+"""Other negative ids are read as this one; -2 is Kafka's debugging consumer."""
 
 _H = struct.Struct(">h")
 _I = struct.Struct(">i")
@@ -80,7 +81,10 @@ class FetchedPartition(NamedTuple):
 
 
 def parse_fetch(body: memoryview, version: int) -> FetchRequest:
-    """The request in a body; raises struct.error, IndexError or ValueError if it is malformed."""
+    """The request in a body; of a partition that is named more than once the last one counts.
+
+    Raises struct.error, IndexError or ValueError if it is malformed.
+    """
     replica_id, max_wait, min_bytes, max_bytes, isolation = _HEAD.unpack_from(body, 0)
     at = _HEAD.size
     session_id, session_epoch = 0, -1
@@ -103,8 +107,8 @@ def parse_fetch(body: memoryview, version: int) -> FetchRequest:
     if version >= 11:
         rack = reader.string()
     return FetchRequest(
-        replica_id, max_wait, min_bytes, max_bytes, isolation, session_id, session_epoch,
-        partitions, forgotten, rack,
+        max(replica_id, CONSUMER_REPLICA_ID), max_wait, min_bytes, max_bytes, isolation,
+        session_id, session_epoch, list({p.tp: p for p in partitions}.values()), forgotten, rack,
     )  # fmt: skip
 
 
@@ -143,7 +147,7 @@ class _Reader:
         (length,) = _H.unpack_from(self.view, self.at)
         start = self.at + 2
         self.at = start + max(length, 0)
-        return str(self.view[start : self.at], "utf-8")
+        return str(self.view[start : self.at], "utf-8", "replace")
 
     def tags(self) -> None:
         if self.flexible:
@@ -152,7 +156,7 @@ class _Reader:
 
 def _partition(reader: _Reader, topic: str, version: int) -> FetchPartition:
     index = reader.int32()
-    epoch = reader.int32() if version >= 9 else -1
+    epoch = max(reader.int32(), -1) if version >= 9 else -1
     offset = reader.int64()
     last_epoch = reader.int32() if version >= 12 else -1
     log_start = reader.int64() if version >= 5 else -1

@@ -39,6 +39,12 @@ def assigned(name: str, **more: Any) -> dict[str, Any]:
     return create(new_topic(name, -1, -1, **more), timeout_ms=1000)
 
 
+def partition_twice(name: str) -> dict[str, Any]:
+    (topic,) = assigned(name, assigned={0: [1]})["topics"]
+    topic["assignments"].append({"partition_index": 0, "broker_ids": [2]})
+    return create(topic, timeout_ms=1000)
+
+
 def creations() -> list[Case]:
     def case(name: str, body: Any, to: str = "controller") -> Case:
         return Case(name, CREATE, body, to)
@@ -75,6 +81,8 @@ def creations() -> list[Case]:
         case("assignment: not from 0", assigned("gap", assigned={1: [1]})),
         case("assignment: a gap", assigned("gap", assigned={0: [1], 2: [1]})),
         case("assignment: negative", assigned("gap", assigned={-1: [1], 0: [1]})),
+        case("assignment: -1 alone", assigned("gap", assigned={-1: [1]})),
+        case("assignment: a partition twice", lambda v, _: partition_twice(f"twice-{v}")),
         case("assignment: uneven", assigned("uneven", assigned={0: [1, 2], 1: [1]})),
         case(
             "configs",
@@ -402,6 +410,13 @@ def deletions() -> list[Case]:
             {"topics": [{"name": None, "topic_id": some_id}], "timeout_ms": 5000},
             "controller",
             (6, 99),
+        ),
+        *(
+            Case(what, DELETE, {"topics": [topic], "timeout_ms": 5000}, "controller", (6, 99))
+            for what, topic in (
+                ("neither name nor id", {"name": None}),
+                ("both name and id", {"name": "two", "topic_id": some_id}),
+            )
         ),
     ]
 

@@ -12,6 +12,7 @@ from tests.integration.oracle.asking import Case
 COMMIT, FETCH, FIND, JOIN, HEARTBEAT, LEAVE, SYNC = 8, 9, 10, 11, 12, 13, 14
 DESCRIBE, LIST, DELETE, DELETE_OFFSETS = 15, 16, 42, 47
 Facts = dict[str, Any]
+OFFSETS_TOPIC = "__consumer_offsets"
 UUID = "11111111-2222-3333-4444-555555555555"
 
 
@@ -34,6 +35,7 @@ def finds() -> list[Case]:
         Case("of a group, at the other broker", FIND, find("g"), "2"),
         Case("of no group", FIND, find("")),
         Case("of a kind that is none", FIND, find("g", 9), versions=(1, 99)),
+        Case("of a share group", FIND, find("g:t:0", 2), versions=(1, 99)),
         Case("of many", FIND, {"key_type": 0, "coordinator_keys": ["g", "h"]}, versions=(4, 99)),
         Case("of none", FIND, {"key_type": 0, "coordinator_keys": []}, versions=(4, 99)),
     ]
@@ -67,6 +69,13 @@ def fetched(group: str, topics: Any, **more: Any) -> Any:
     return body
 
 
+def doubled(body: dict[str, Any]) -> dict[str, Any]:
+    """Its partition twice in its topic, with another offset, and that topic twice."""
+    (topic,) = body["topics"]
+    place = {**topic["partitions"][0], "committed_offset": 2}
+    return {**body, "topics": [{**topic, "partitions": [*topic["partitions"], place]}, topic]}
+
+
 def offsets() -> list[Case]:
     return [
         Case("a commit without a member", COMMIT, commit("simple"), versions=(2, 99)),
@@ -76,6 +85,10 @@ def offsets() -> list[Case]:
         Case("unknown topic", COMMIT, commit("simple", "no-such-topic"), versions=(2, 99)),
         Case("unknown partition", COMMIT, commit("simple", partition=9), versions=(2, 99)),
         Case("no group id", COMMIT, commit(""), versions=(2, 99)),
+        Case("a partition twice", COMMIT, doubled(commit("simple")), versions=(2, 99)),
+        Case("an unknown one twice", COMMIT, doubled(commit("simple", "nosuch")), versions=(2, 99)),
+        Case("of a bad name", COMMIT, commit("simple", "a b"), versions=(2, 99)),
+        Case("of an internal topic", COMMIT, commit("simple", OFFSETS_TOPIC), versions=(2, 99)),
         Case("an unknown member", COMMIT, commit("simple", member="x"), versions=(2, 99)),
         Case(
             "a generation of nobody",
@@ -101,6 +114,7 @@ def offsets() -> list[Case]:
             "of a group coordinated elsewhere", FETCH, fetched("simple", {"two": [0, 1]}), "2",
             versions=(1, 99),
         ),
+        Case("a partition twice", FETCH, fetched("simple", {"two": [0, 0]}), versions=(1, 99)),
         Case(
             "stable", FETCH, fetched("simple", {"two": [0]}, require_stable=True), versions=(7, 99),
         ),
@@ -190,6 +204,10 @@ def members() -> list[Case]:
             with_more(sync, protocol_name="other"),
             versions=(5, 99),
         ),
+        *(
+            Case(f"sync: no {name}", SYNC, with_more(sync, **{name: None}), versions=(5, 99))
+            for name in ("protocol_type", "protocol_name")
+        ),
         Case("sync", SYNC, sync),
         Case("heartbeat", HEARTBEAT, member),
         Case("heartbeat: an unknown member", HEARTBEAT, with_more(member_id=x)),
@@ -244,12 +262,13 @@ def _asked() -> list[Case]:
         Case("offsets: of a topic in use", DELETE_OFFSETS, _delete_offsets("members-5", "two", 0)),
         Case("offsets: delete", DELETE_OFFSETS, _delete_offsets("simple", "two", 0)),
         Case("offsets: unknown topic", DELETE_OFFSETS, _delete_offsets("simple", "nosuch", 0)),
+        Case("offsets: twice", DELETE_OFFSETS, _delete_offsets("simple", "two", 0, 0)),
         Case("offsets: unknown group", DELETE_OFFSETS, _delete_offsets("unknown", "two", 0)),
     ]
 
 
-def _delete_offsets(group: str, topic: str, partition: int) -> dict[str, Any]:
-    place = {"name": topic, "partitions": [{"partition_index": partition}]}
+def _delete_offsets(group: str, topic: str, *partitions: int) -> dict[str, Any]:
+    place = {"name": topic, "partitions": [{"partition_index": p} for p in partitions]}
     return {"group_id": group, "topics": [place]}
 
 

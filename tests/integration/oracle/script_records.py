@@ -66,6 +66,8 @@ def produces() -> list[Case]:
         return Case(name, PRODUCE, body, to, versions=(3, 99))
 
     cases = [
+        Case("before batches", PRODUCE, produce(batch(), "old"), versions=(0, 2)),
+        Case("before batches, unknown topic", PRODUCE, produce(batch(), NOBODY), versions=(0, 2)),
         case("a batch", produce(batch())), case("acks=1", produce(batch(), acks=1)),
         case("two batches at once", produce(batch() + batch())), case("no records", produce(b"")),
         Case("null records", PRODUCE, produce(None), "1", (9, 9), within_s=5),
@@ -131,6 +133,13 @@ def fetch(topic: str = "two", partition: int = 0, offset: int = 0, **more: Any) 
     }
 
 
+def twice(body: dict[str, Any], topics: str, partitions: str) -> dict[str, Any]:
+    """The same request with its only partition once more in its topic, and that topic once more."""
+    (topic,) = body[topics]
+    doubled = {**topic, partitions: [*topic[partitions], *topic[partitions]]}
+    return {**body, topics: [doubled, topic]}
+
+
 def keep_session(_: int, answer: Any, facts: dict[str, Any]) -> None:
     facts["session"] = answer.get("session_id", 0)
 
@@ -148,6 +157,7 @@ def fetches() -> list[Case]:
         case("beyond the end", fetch(offset=1_000_000)),
         case("a negative offset", fetch(offset=-7)), case("unknown topic", fetch(NOBODY)),
         case("unknown partition", fetch(partition=9)), case("from a follower", fetch(), "2"),
+        case("from a follower, as a debugging consumer", fetch(replica_id=-2), "2"),
         case("no replica", fetch("one"), "2"),
         case("one byte of a partition", fetch(partition_max_bytes=1)),
         case("one byte in all", fetch(max_bytes=1)), case("no byte", fetch(max_bytes=0)),
@@ -155,6 +165,23 @@ def fetches() -> list[Case]:
         case("a new leader epoch", fetch(leader_epoch=99), versions=(9, 99)),
         case("a later epoch was read", fetch(last_fetched_epoch=50), versions=(12, 99)),
         case("as a replica that is none", fetch(replica_id=77)),
+        case("as a debugging consumer", fetch(replica_id=-2)),
+        case("as a future replica", fetch(replica_id=-3)),
+        case("a leader epoch that is none", fetch(leader_epoch=-2), versions=(9, 99)),
+        case("less than no byte", fetch(max_bytes=-1, partition_max_bytes=-1)),
+        case("less than no byte in all", fetch(max_bytes=-1)),
+        case("less than no byte of a partition", fetch(partition_max_bytes=-1)),
+        case("less than no byte, at the end", fetch("empty", max_bytes=-1)),
+        case("less than no byte at least", fetch(min_bytes=-1)),
+        case("less than no wait", fetch(max_wait_ms=-1, topic="empty")),
+        case("a partition twice", twice(fetch(), "topics", "partitions")),
+        case("no topic name", fetch("")),
+        case("a session of nothing", fetch(session_epoch=0, topics=[]), versions=(7, 99)),
+        case(
+            "an unknown session begins anew",
+            fetch(session_id=12345, session_epoch=0, topics=[]),
+            versions=(7, 99),
+        ),
         Case("a session begins", FETCH, fetch(session_epoch=0), "1", (7, 99), keep_session),
         case("nothing changed", incremental(1, topics=[]), versions=(7, 99)),
         case("a wrong session epoch", incremental(77, topics=[]), versions=(7, 99)),
@@ -178,6 +205,10 @@ def list_offsets(
         "topics": [{"name": topic, "partitions": [place]}],
         **more,
     }
+
+
+def beside_another(body: dict[str, Any]) -> dict[str, Any]:
+    return {**body, "topics": [*body["topics"], *list_offsets(-1, "one")["topics"]]}
 
 
 def offsets() -> list[Case]:
@@ -205,11 +236,21 @@ def offsets() -> list[Case]:
         case("not the leader", list_offsets(-1), "2"),
         case("an old leader epoch", list_offsets(-1, "moved", leader_epoch=0), versions=(4, 99)),
         case("a new leader epoch", list_offsets(-1, leader_epoch=99), versions=(4, 99)),
+        case("a leader epoch that is none", list_offsets(-1, leader_epoch=-2), versions=(4, 99)),
+        case("as a debugging consumer", list_offsets(-1, replica_id=-2)),
+        case("from a follower, as a debugging consumer", list_offsets(-1, replica_id=-2), "2"),
+        case("a partition twice", twice(list_offsets(-1), "topics", "partitions")),
+        case("twice, and another", beside_another(twice(list_offsets(-1), "topics", "partitions"))),
+        case("no topic name", list_offsets(-1, "")),
     ]
     for name, body, to in (
         ("this epoch", epoch_end(0), "1"),
         ("a later epoch", epoch_end(50), "1"),
         ("no epoch", epoch_end(-1), "1"),
+        ("less than no epoch", epoch_end(-2), "1"),
+        ("less than no current epoch", epoch_end(0, current=-2), "1"),
+        ("a partition twice", twice(epoch_end(0), "topics", "partitions"), "1"),
+        ("no topic name", epoch_end(0, ""), "1"),
         ("an epoch that is past", epoch_end(0, "moved"), "2"),
         ("old current epoch", epoch_end(0, "moved", 0), "2"),
         ("new current epoch", epoch_end(0, "two", 99), "1"),
@@ -275,9 +316,15 @@ def records() -> list[Case]:
         Case("fetch below the start", FETCH, fetch(offset=0), versions=(4, 99)),
         Case("earliest then", LIST_OFFSETS, list_offsets(-2), versions=(1, 99)),
         Case("to the HW", DELETE_RECORDS, delete(-1)),
+        Case("no topic name", DELETE_RECORDS, delete(-1, "")),
+        Case("of the offsets topic", DELETE_RECORDS, delete(0, "__consumer_offsets")),
+        Case("a partition twice", DELETE_RECORDS, twice(delete(-1), "topics", "partitions")),
         Case("producers", PRODUCERS, producers("one", 0)),
         Case("producers: none", PRODUCERS, producers("empty", 0)),
         Case("producers: unknown", PRODUCERS, producers(NOBODY, 0)),
+        Case("producers: no topic name", PRODUCERS, producers("", 0)),
+        Case("producers: a bad name", PRODUCERS, producers("a b", 0)),
+        Case("producers: a partition twice", PRODUCERS, producers("one", 0, 0)),
         Case("producers: unknown partition", PRODUCERS, producers("one", 8)),
         Case("producers: not the leader", PRODUCERS, producers("two", 0), "2"),
     ]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from highwater.kafka.topic_names import INTERNAL_TOPICS
 from highwater.kafka.wire.records import TRANSACTIONAL, Record, build_batch
 from tests.integration.oracle import script_admin
 from tests.integration.oracle.asking import Case
@@ -138,6 +139,7 @@ class Round:
     def offsets(self, what: str, version: int, **more: Any) -> Case:
         def body(_: int, facts: Facts) -> dict[str, Any]:
             pid, epoch = self.who(facts)
+            topic = more.get("topic", "two")
             place = {
                 "partition_index": 0,
                 "committed_offset": 7,
@@ -148,7 +150,7 @@ class Round:
                 "transactional_id": self.id, "group_id": f"g-{self.id}", "producer_id": pid,
                 "producer_epoch": epoch, "generation_id": more.get("generation", -1),
                 "member_id": more.get("member", ""), "group_instance_id": None,
-                "topics": [{"name": more.get("topic", "two"), "partitions": [place]}],
+                "topics": [{"name": topic, "partitions": [place] * more.get("times", 1)}],
             }  # fmt: skip
 
         return self.case(what, COMMIT, body, version)
@@ -187,14 +189,19 @@ class Round:
             self.add("an unknown topic", add, topics={"two": [0], "nosuch": [0]}),
             self.add("a higher epoch", add, **other_epoch), self.add("another id", add, **other_id),
             self.add("nobody's", add, named="nobody"), self.add("no name", add, named=""),
-            self.add("one", add), self.add("again", add), self.verify("added", 4),
+            *(self.add(f"{t}", add, topics={"two": [0], t: [0]}) for t in sorted(INTERNAL_TOPICS)),
+            self.add("a bad name", add, topics={"a b": [0]}), self.add("no topics", add, topics={}),
+            self.add("one", add), self.add("again", add),
+            self.add("it twice", add, topics={"two": [0, 0]}), self.verify("added", 4),
             self.verify("added", 5), self.verify("not added", 5, topics={"two": [1]}),
             self.verify("a higher epoch", 5, **other_epoch),
+            self.verify("an internal topic", 5, topics={"__consumer_offsets": [0]}),
             self.verify("another id", 4, **other_id), self.verify("nobody's", 5, named="nobody"),
             self.send("first", 0), self.send("second", 1), self.send("first again", 0),
             self.send("out of order", 7), self.offsets("offsets not added", commit),
             self.add_offsets("offsets", min(n, 3)), self.offsets("offsets added", commit),
             self.offsets("unknown topic", commit, topic="nosuch"),
+            self.offsets("twice", commit, times=2),
             self.offsets("long metadata", commit, metadata="x" * 5000),
             self.offsets("a generation of nobody", max(commit, 3), generation=3, member="x"),
             self.offset("not yet"), self.end("a higher epoch", end, True, **other_epoch),

@@ -85,6 +85,7 @@ def set_up() -> list[Case]:
         new("one", -1, -1, assigned={0: [1]}),
         new("empty", -1, -1, assigned={0: [1, 2]}),
         new("altered", -1, -1, assigned={0: [1]}),
+        new("old", -1, -1, assigned={0: [1]}),
         new("small", -1, -1, assigned={0: [1]}, configs={"max.message.bytes": "500"}),
         new("compacted", -1, -1, assigned={0: [1]}, configs={"cleanup.policy": "compact"}),
         new(
@@ -105,7 +106,7 @@ def set_up() -> list[Case]:
 
     def led(answer: Any) -> bool:
         places = [p for t in answer["topics"] for p in t["partitions"]]
-        return len(places) == 13 and all(
+        return len(places) == 14 and all(
             p["leader_id"] > 0 and len(p["isr_nodes"]) == len(p["replica_nodes"]) for p in places
         )
 
@@ -233,11 +234,18 @@ def frame(api_key: int, version: int, body: bytes) -> bytes:
     return struct.pack(">i", len(data)) + data
 
 
+def named(client_id: bytes, api_key: int, version: int, body: bytes) -> bytes:
+    data = struct.pack(">hhih", api_key, version, 7, len(client_id)) + client_id + body
+    return struct.pack(">i", len(data)) + data
+
+
 FRAMES = {
     "an API that there is not": frame(999, 0, b""), "a negative API": frame(-1, 0, b""),
     "Produce in a version that there is not": frame(0, 99, b""),
     "Metadata in a negative version": frame(3, -1, b"\0\0\0\0"),
     "ApiVersions in a version that there is not": frame(API_VERSIONS, 99, b""),
+    "a client id that is not UTF-8": named(b"\xff\xfe", 3, 4, b"\0\0\0\0\0"),
+    "a topic that is not UTF-8": frame(3, 4, b"\0\0\0\1\0\2\xff\xfe\0"),
     "no body": frame(3, 4, b""), "a body cut short": frame(3, 4, b"\0\0\0\5\0\1"),
     "a body that is too long": frame(3, 4, b"\0\0\0\0\1" + b"junk"),
     "a header cut short": struct.pack(">i", 3) + b"\0\3\0", "a size of 0": struct.pack(">i", 0),

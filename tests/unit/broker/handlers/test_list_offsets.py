@@ -25,9 +25,14 @@ ASKED = (-2, -1, -3, 0, 1, 17, 30, 31, 44, 59, 60, 61)
 
 
 async def lead(b: Any) -> None:
-    """Leads t-0, with a record at each of the times 1 to RECORDS in many segments."""
+    """Leads a partition of t for each time to ask for, with a record at each of the times 1 to
+    RECORDS in many segments."""
     await b.services.logs.load("the-cluster", 1)
-    tp = TopicPartition("t", 0)
+    for index in range(len(ASKED)):
+        lead_partition(b, TopicPartition("t", index))
+
+
+def lead_partition(b: Any, tp: TopicPartition) -> None:
     partition = b.services.replicas._host(tp, is_new=True)
     b.services.replicas.partitions[tp] = partition
     alone = LeaderAndIsr(
@@ -45,7 +50,10 @@ async def lead(b: Any) -> None:
 def request() -> Any:
     topic = ListOffsetsRequest.ListOffsetsTopic
     place = topic.ListOffsetsPartition
-    partitions = [place(partition_index=0, current_leader_epoch=-1, timestamp=t) for t in ASKED]
+    partitions = [
+        place(partition_index=index, current_leader_epoch=-1, timestamp=t)
+        for index, t in enumerate(ASKED)
+    ]
     elsewhere = place(partition_index=1, current_leader_epoch=-1, timestamp=5)
     return ListOffsetsRequest(
         replica_id=-1,
