@@ -362,6 +362,7 @@ class Broker:
         """Takes part in the cluster for as long as the session lasts; returns why it ended."""
         try:
             self.services.session, self.services.session_watch = zk, watch
+            self.services.feeds = feeds
             self.services.broker_epoch = await register(
                 zk, self.world, self.broker_id, self.endpoints, self.config.broker_rack
             )
@@ -391,7 +392,7 @@ class Broker:
                 nursery.cancel_scope.cancel()
             return why
         finally:
-            self.services.candidate = None
+            self.services.candidate, self.services.feeds = None, ()
             self.services.session = self.services.session_watch = None
 
     async def _follow(self, feed: Changes) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -12,7 +12,7 @@ from highwater.broker.membership.agreement import Agreement
 from highwater.broker.membership.controller_fence import ControllerFence
 from highwater.broker.membership.marker_fence import MarkerFence
 from highwater.broker.quota.quota_manager import Quotas
-from highwater.broker.settings.config_changes import TopicConfigs
+from highwater.broker.settings.config_changes import Changes, TopicConfigs
 from highwater.broker.settings.dynamic_broker_config import DynamicBrokerConfig
 
 if TYPE_CHECKING:
@@ -82,6 +82,8 @@ class Services:
     producer_ids: Any = None
     tokens: Any = None
     authorizer: Acls | None = None
+    feeds: Sequence[Changes] = ()
+    """What the session follows: announcements of configurations, access rules and tokens."""
     agreement: Agreement = field(init=False)
     topic_configs: TopicConfigs = field(init=False)
     quotas: Quotas = field(init=False)
@@ -98,6 +100,11 @@ class Services:
         self.topic_configs = TopicConfigs(self.replicas.topic_configured)
         self.quotas = Quotas(self.config)
         self.dynamic = DynamicBrokerConfig(self.config)
+
+    def followed(self) -> dict[str, int]:
+        """By folder of announcements, the number of the last one that was applied; none while there
+        is no session."""
+        return {feed.folder: feed.followed for feed in self.feeds}
 
     @property
     def zk(self) -> ZooKeeper:

@@ -17,6 +17,7 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
 from highwater.broker.context import Need
+from highwater.broker.membership.agreement import FOLLOWED, told_of
 from highwater.broker.quota.listener_limits import limits_of
 from highwater.broker.replica.throttles import RATES
 from highwater.broker.settings import broker_loggers
@@ -181,6 +182,11 @@ def broker_entries(config: Config, dynamic: DynamicBrokerConfig) -> list[Entry]:
             synonyms = tuple(broker_synonyms(config, (name,), dynamic))
             entries.append(Entry(name, None, synonyms[0].source, _UNKNOWN, True, True, synonyms))
     return entries
+
+
+def followed_entry(followed: Mapping[str, int]) -> Entry:
+    source = Source.DEFAULT_CONFIG
+    return Entry(FOLLOWED, told_of(followed), source, Kind.STRING, True, False, ())
 
 
 async def describe(services: Services, kind: int, name: str) -> list[Entry]:

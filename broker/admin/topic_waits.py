@@ -12,10 +12,10 @@ Source: kafka.server.DelayedCreatePartitions, DelayedDeleteTopics, DelayedElectL
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, ClassVar
 
-from highwater.broker.membership.agreement import LIMIT_MS, Asking, about_configs, about_topics
+from highwater.broker.membership.agreement import Asking, about_topics
 from highwater.broker.metadata.metadata_cache import MetadataCache
 from highwater.broker.request.purgatory import DelayedOperation
 from highwater.broker.request.response import Response
@@ -80,32 +80,6 @@ class TopicWait(DelayedOperation):
 
 
 GONE: tuple[int, ...] = ()
-
-
-class ConfigWait(DelayedOperation):
-    """Waits until every broker applies the topics' configurations as they are now.
-
-    The requests have no time-out of their own.
-    """
-
-    kind: ClassVar[str] = "topic"
-    timeout_ms = 2 * LIMIT_MS
-
-    def __init__(self, services: Services, topics: Iterable[str], answer: Response) -> None:
-        self._own = object()
-        self.keys = (self._own,)
-        self._answer = answer
-        self._asking = services.agreement.begin(
-            about_configs(services, list(topics)),
-            self.timeout_ms,
-            lambda: services.completions.add(self.kind, self.keys),
-        )
-
-    def try_complete(self) -> Response | None:
-        return self._answer if self._asking.over else None
-
-    def on_expire(self) -> Response:
-        return self._answer
 
 
 class ElectionWait(DelayedOperation):

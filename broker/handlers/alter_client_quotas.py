@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from highwater.broker.admin.change_waits import once_followed
 from highwater.broker.admin.mutations import error_names
 from highwater.broker.context import Access, Api, Context, Reply, cluster
 from highwater.broker.request.response import Response
@@ -14,6 +15,7 @@ from highwater.broker.settings.client_quotas import Operation, alter
 from highwater.kafka.errors import ApiError, ErrorCode
 from highwater.kafka.security import acls
 from highwater.kafka.wire.messages import AlterClientQuotasResponse
+from highwater.kafka.znodes import CONFIG_CHANGES
 
 API = Api(
     key=49,
@@ -39,7 +41,11 @@ async def handle(ctx: Context, request: Any) -> Reply:
             code, message = e.code, e.detail
         entries.append(_result(entry, code, message))
         codes.append(code)
-    return Response(AlterClientQuotasResponse(entries=entries), error_names=error_names(codes))
+    message_of_all = AlterClientQuotasResponse(entries=entries)
+    answer = Response(message_of_all, error_names=error_names(codes))
+    if request.validate_only:
+        return answer
+    return await once_followed(ctx.services, answer, CONFIG_CHANGES)
 
 
 def _result(entry: Any, code: ErrorCode, message: str | None) -> Any:

@@ -9,10 +9,12 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from highwater.broker.admin import configs
+from highwater.broker.admin.change_waits import ChangeWait, announcements
 from highwater.broker.admin.mutations import error_names
-from highwater.broker.admin.topic_waits import ConfigWait
 from highwater.broker.context import Access, Api, Context, Delayed, Reply
+from highwater.broker.membership.agreement import about_configs
 from highwater.broker.request.response import Response
+from highwater.kafka import znodes
 from highwater.kafka.errors import ApiError, ErrorCode
 from highwater.kafka.security.acls import Operation
 from highwater.kafka.wire.messages import AlterConfigsResponse
@@ -39,8 +41,10 @@ async def handle(ctx: Context, request: Any) -> Reply:
 async def altered(
     ctx: Context, request: Any, change: Callable[[Any], Awaitable[None]], response: Any
 ) -> Reply:
-    """Changes each resource; answers when every broker has the topics' new configuration."""
-    results, codes, changed = [], [], []
+    """Changes each resource; answers when every broker has the new configuration of topics and
+    brokers."""
+    results, codes = [], []
+    changed: dict[int, list[str]] = {}
     for resource in request.resources:
         code, message = ErrorCode.NONE, None
         try:
@@ -56,12 +60,17 @@ async def altered(
             )
         )
         codes.append(code)
-        if code is ErrorCode.NONE and resource.resource_type == configs.ResourceType.TOPIC:
-            changed.append(resource.resource_name)
+        if code is ErrorCode.NONE:
+            changed.setdefault(resource.resource_type, []).append(resource.resource_name)
     answer = Response(response(responses=results), error_names=error_names(codes))
-    if request.validate_only or not changed:
+    if request.validate_only:
         return answer
-    return Delayed(ConfigWait(ctx.services, changed, answer))
+    questions = []
+    if topics := changed.get(configs.ResourceType.TOPIC):
+        questions.append(about_configs(ctx.services, topics))
+    if configs.ResourceType.BROKER in changed:
+        questions += await announcements(ctx.services, znodes.CONFIG_CHANGES)
+    return Delayed(ChangeWait(ctx.services, questions, answer)) if questions else answer
 
 
 def error_response(ctx: Context, request: Any, code: ErrorCode) -> Response:

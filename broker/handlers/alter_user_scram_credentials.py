@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from highwater.broker.admin.change_waits import once_followed
 from highwater.broker.admin.mutations import error_names
 from highwater.broker.context import Access, Api, Context, Reply, cluster
 from highwater.broker.request.response import Response
@@ -15,6 +16,7 @@ from highwater.broker.settings.scram_credentials import Change, alter, check
 from highwater.kafka.errors import ApiError, ErrorCode
 from highwater.kafka.security.acls import Operation
 from highwater.kafka.wire.messages import AlterUserScramCredentialsResponse
+from highwater.kafka.znodes import CONFIG_CHANGES
 
 API = Api(
     key=51,
@@ -45,8 +47,9 @@ async def handle(ctx: Context, request: Any) -> Reply:
             code, message = e.code, e.detail
         results.append(_Result(user=user, error_code=int(code), error_message=message))
         codes.append(code)
-    answer = AlterUserScramCredentialsResponse(results=results)
-    return Response(answer, error_names=error_names(codes))
+    message_of_all = AlterUserScramCredentialsResponse(results=results)
+    answer = Response(message_of_all, error_names=error_names(codes))
+    return await once_followed(ctx.services, answer, CONFIG_CHANGES)
 
 
 def error_response(ctx: Context, request: Any, code: ErrorCode) -> Response:

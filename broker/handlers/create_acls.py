@@ -1,6 +1,7 @@
 """CreateAcls, API 30, v0-3: adds access rules; SECURITY_DISABLED without an authorizer.
 
-Any broker does it, and all of them follow.  Each rule has its own error.  v1 adds name patterns.
+Any broker does it, and answers when all of them have followed (`membership/agreement`).  Each rule
+has its own error.  v1 adds name patterns.
 A rule whose type, pattern, operation or permission is unknown closes the connection, as in Kafka.
 """
 
@@ -8,11 +9,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from highwater.broker.admin.change_waits import once_followed
 from highwater.broker.admin.mutations import error_names
 from highwater.broker.context import Access, Api, Context, Reply, cluster
 from highwater.broker.handlers.describe_acls import NO_AUTHORIZER
 from highwater.broker.request.response import Response
 from highwater.broker.settings import authorizer as rules
+from highwater.kafka.acl_znodes import ACL_CHANGES
 from highwater.kafka.errors import ApiError, ErrorCode
 from highwater.kafka.security.acls import (
     CLUSTER_NAME,
@@ -53,7 +56,7 @@ async def handle(ctx: Context, request: Any) -> Reply:
             outcomes = [
                 failed if r == resource else o for (r, _), o in zip(asked, outcomes, strict=True)
             ]
-    return _answer(outcomes)
+    return await once_followed(ctx.services, _answer(outcomes), *ACL_CHANGES)
 
 
 def _rule(asked: Any) -> tuple[Resource, Entry]:

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from highwater.broker.admin.change_waits import once_followed
 from highwater.broker.context import Access, Api, Context, Reply
 from highwater.broker.request.response import Response
 from highwater.broker.settings.token_manager import principals, require_own_login
 from highwater.kafka.errors import ApiError, ErrorCode
 from highwater.kafka.security.acls import Operation, ResourceType
+from highwater.kafka.token_znodes import TOKEN_CHANGES
 from highwater.kafka.wire.token_messages import CreateDelegationTokenResponse
 
 API = Api(
@@ -36,7 +38,7 @@ async def handle(ctx: Context, request: Any) -> Reply:
     renewers = [f"{r.principal_type}:{r.principal_name}" for r in request.renewers]
     manager = ctx.services.tokens
     token = await manager.create(owner, ctx.principal, renewers, request.max_lifetime_ms)
-    return Response(
+    answer = Response(
         CreateDelegationTokenResponse(
             error_code=0,
             **principals(owner, ctx.principal),
@@ -47,6 +49,7 @@ async def handle(ctx: Context, request: Any) -> Reply:
             hmac=manager.tokens.hmac_of(token.id),
         )
     )
+    return await once_followed(ctx.services, answer, TOKEN_CHANGES)
 
 
 def _owner(ctx: Context, request: Any) -> str:

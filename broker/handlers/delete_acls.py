@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from highwater.broker.admin.change_waits import once_followed
 from highwater.broker.context import Access, Api, Context, Reply, cluster
 from highwater.broker.handlers.describe_acls import NO_AUTHORIZER, filter_of
 from highwater.broker.request.response import Response
 from highwater.broker.settings import authorizer as rules
+from highwater.kafka.acl_znodes import ACL_CHANGES
 from highwater.kafka.errors import ErrorCode
 from highwater.kafka.security.acls import Operation
 from highwater.kafka.wire.messages import DeleteAclsResponse
@@ -50,7 +52,8 @@ async def handle(ctx: Context, request: Any) -> Reply:
         )
         for found in removed
     ]
-    return Response(DeleteAclsResponse(filter_results=results))
+    answer = Response(DeleteAclsResponse(filter_results=results))
+    return await once_followed(ctx.services, answer, *ACL_CHANGES)
 
 
 def error_response(ctx: Context, request: Any, code: ErrorCode) -> Response:

@@ -2,7 +2,8 @@
 
 A broker answers for itself alone.  v0 says only whether a value is a default, v1 its source and
 synonyms, v3 its type and, where the client asks for it, its documentation.  Sensitive values are
-null, and so are those of names that Kafka does not know.
+null, and so are those of names that Kafka does not know.  Other brokers ask by one name more
+how far this one follows changes (`membership/agreement.FOLLOWED`).
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from highwater.broker.admin import configs
 from highwater.broker.admin.configs import Entry, Source
 from highwater.broker.admin.mutations import error_names
 from highwater.broker.context import Access, Api, Context, Reply
+from highwater.broker.membership.agreement import FOLLOWED
 from highwater.broker.request.response import Response
 from highwater.kafka.errors import ApiError, ErrorCode
 from highwater.kafka.security.acls import Operation
@@ -43,6 +45,8 @@ async def handle(ctx: Context, request: Any) -> Reply:
         except ApiError as e:
             code, message = e.code, e.detail
         keys = resource.configuration_keys
+        if FOLLOWED in (keys or ()) and resource.resource_type == configs.ResourceType.BROKER:
+            entries.append(configs.followed_entry(ctx.services.followed()))
         results.append(
             _Result(
                 error_code=int(code),

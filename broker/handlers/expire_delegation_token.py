@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from highwater.broker.admin.change_waits import once_followed
 from highwater.broker.context import Access, Api, Context, Reply
 from highwater.broker.request.response import Response
 from highwater.broker.settings.token_manager import require_own_login
 from highwater.kafka.errors import ErrorCode
+from highwater.kafka.token_znodes import TOKEN_CHANGES
 from highwater.kafka.wire.token_messages import ExpireDelegationTokenResponse
 
 API = Api(
@@ -25,7 +27,8 @@ async def handle(ctx: Context, request: Any) -> Reply:
     require_own_login(ctx.security_protocol, ctx.principal, ctx.by_token)
     hmac, period_ms = bytes(request.hmac), request.expiry_time_period_ms
     expires_ms = await ctx.services.tokens.expire(ctx.principal, hmac, period_ms)
-    return Response(ExpireDelegationTokenResponse(error_code=0, expiry_timestamp_ms=expires_ms))
+    answer = ExpireDelegationTokenResponse(error_code=0, expiry_timestamp_ms=expires_ms)
+    return await once_followed(ctx.services, Response(answer), TOKEN_CHANGES)
 
 
 def error_response(ctx: Context, request: Any, code: ErrorCode) -> Response:

@@ -6,11 +6,17 @@ others, and a client that was answered in between would meet "unknown partition"
 configuration.  So before the answer goes out, the broker that gives it asks each of the others, in
 Kafka's own requests, until they show the same.
 
+Access rules, SCRAM users, quotas, delegation tokens and brokers' configurations are announced by
+numbered znodes in three folders.  There each broker is asked how far it has followed them: in
+DescribeConfigs of a broker, the name FOLLOWED stands for that, and Apache Kafka's brokers, which do
+not know it, are not waited for.
+
 A broker that does not answer is left out: it delays an answer by `PATIENCE_S` at most.  One that
-answers but does not agree delays it by `LIMIT_MS`, or by three quarters of the request's time-out
-if that is less: a client that gave up at the time-out would ask once more, and be told that the
-topic exists.  Apache Kafka's brokers are asked in the same way.  Deviation from Apache Kafka, which
-answers as soon as the answering broker itself shows the change.
+answers but does not agree delays it by `LIMIT_MS` (by `FOLLOWED_LIMIT_MS` where it is asked for
+announcements), or by three quarters of the request's time-out if that is less: a client that gave
+up at the time-out would ask once more, and be told that the topic exists.  Apache Kafka's brokers
+are asked for topics in the same way.  Deviation from Apache Kafka, which answers as soon as the
+answering broker itself shows the change, or has written it.
 """
 
 from __future__ import annotations
@@ -41,22 +47,28 @@ log = logging.getLogger(__name__)
 
 LIMIT_MS = 5000
 """The limit for an answer as a whole; less if the request's own time-out is nearer."""
+FOLLOWED_LIMIT_MS = 1000
+FOLLOWED = "highwater.changes.followed"
+"""Of this name DescribeConfigs tells `folder=number` for each folder, joined by commas."""
 PATIENCE_S = 1.0
 """The time in which a broker must answer one question."""
 MOST_ASKED = 100
 """Questions under way at once; further answers go out without asking."""
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.01, 0.2
 _METADATA_VERSION, _CONFIGS_VERSION = 5, 1
-_TOPIC, _TOPIC_CONFIG = 2, 1  # a kind of resource, and a source of values
+_TOPIC, _BROKER, _TOPIC_CONFIG = 2, 4, 1  # kinds of resource, and a source of values
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """`agrees` says of one broker's answer whether it shows the change."""
+    """`request` is made for a broker's id; `agrees` says of its answer whether it shows the change,
+    and `here` whether this broker does."""
 
-    request: Any
+    request: Callable[[int], Any]
     version: int
     agrees: Callable[[Any], Awaitable[bool]]
+    here: Callable[[], bool] = lambda: True
+    limit_ms: int = LIMIT_MS
 
 
 def about_topics(wanted: Mapping[str, tuple[int, ...]]) -> Question:
@@ -69,7 +81,7 @@ def about_topics(wanted: Mapping[str, tuple[int, ...]]) -> Question:
         topics=[MetadataRequest.MetadataRequestTopic(name=name) for name in wanted],
         allow_auto_topic_creation=False,
     )
-    return Question(request, _METADATA_VERSION, agrees)
+    return Question(lambda _: request, _METADATA_VERSION, agrees)
 
 
 def _shows(topic: Any, partitions: tuple[int, ...]) -> bool:
@@ -106,12 +118,48 @@ def about_configs(source: TopicConfigSource, topics: Sequence[str]) -> Question:
         for name in topics
     ]
     request = DescribeConfigsRequest(resources=resources, include_synonyms=False)
-    return Question(request, _CONFIGS_VERSION, agrees)
+    return Question(lambda _: request, _CONFIGS_VERSION, agrees)
 
 
 def _as_shown(overrides: Mapping[str, str]) -> dict[str, str]:
     """The form of DescribeConfigs: each value as its type spells it."""
     return {name: text_of(value) for name, value in typed(overrides).items()}
+
+
+def about_announcements(
+    announced: Mapping[str, int], followed: Callable[[], Mapping[str, int]]
+) -> Question:
+    """By folder, the number to which each broker must have followed it; `followed` is this one."""
+
+    def reached(numbers: Mapping[str, int]) -> bool:
+        # one that follows others, but not this folder, never will: it has no authorizer, say
+        return bool(numbers) and all(
+            numbers.get(folder, wanted) >= wanted for folder, wanted in announced.items()
+        )
+
+    async def agrees(answer: Any) -> bool:
+        told = [c.value for r in answer.results for c in r.configs if c.name == FOLLOWED]
+        return not told or reached(_numbers(told[0]))
+
+    def request(broker_id: int) -> Any:
+        resource = DescribeConfigsRequest.DescribeConfigsResource(
+            resource_type=_BROKER, resource_name=str(broker_id), configuration_keys=[FOLLOWED]
+        )
+        return DescribeConfigsRequest(resources=[resource], include_synonyms=False)
+
+    return Question(
+        request, _CONFIGS_VERSION, agrees, lambda: reached(followed()), FOLLOWED_LIMIT_MS
+    )
+
+
+def told_of(followed: Mapping[str, int]) -> str:
+    """The value of FOLLOWED."""
+    return ",".join(f"{folder}={number}" for folder, number in followed.items())
+
+
+def _numbers(told: str | None) -> dict[str, int]:
+    pairs = (pair.partition("=") for pair in (told or "").split(",") if pair)
+    return {folder: int(number) for folder, _, number in pairs}
 
 
 class Asking:
@@ -144,9 +192,10 @@ class Agreement:
         """Asks every other registered broker; calls `settled` at the end, unless it is over at
         once.
         """
-        limit_s = min(LIMIT_MS, timeout_ms * 3 / 4) / 1000
+        limit_s = min(question.limit_ms, timeout_ms * 3 / 4) / 1000
         others = sorted(b for b in self._metadata.brokers() if b != self._config.broker_id)
-        if self._nursery is None or not others or self._under_way >= MOST_ASKED:
+        nobody = not others and question.here()
+        if self._nursery is None or nobody or self._under_way >= MOST_ASKED:
             return Asking(over=True)
         asking = Asking(over=False)
         self._under_way += 1
@@ -164,6 +213,7 @@ class Agreement:
         try:
             with trio.move_on_after(limit_s):
                 async with trio.open_nursery() as nursery:
+                    nursery.start_soon(self._look_here, question)
                     for broker_id in others:
                         nursery.start_soon(self._ask, broker_id, question)
         finally:
@@ -171,14 +221,18 @@ class Agreement:
         asking.over = True
         settled()
 
+    async def _look_here(self, question: Question) -> None:
+        while not question.here():
+            await trio.sleep(_FIRST_PAUSE_S)
+
     async def _ask(self, broker_id: BrokerId, question: Question) -> None:
         link = Link(self._config, self._world, self._metadata, broker_id, "agreement")
-        pause_s = _FIRST_PAUSE_S
+        request, pause_s = question.request(broker_id), _FIRST_PAUSE_S
         try:
             while True:
                 answer = None
                 with trio.move_on_after(PATIENCE_S):
-                    answer = await link.call(question.request, question.version)
+                    answer = await link.call(request, question.version)
                 if answer is None:
                     log.info("broker %d does not answer, and is not waited for", broker_id)
                     return

@@ -116,17 +116,22 @@ class Changes:
         self, zk: ZooKeeper, folder: str, prefix: str, apply: Callable[[bytes], Awaitable[None]]
     ) -> None:
         self._zk = zk
-        self._folder = folder
+        self.folder = folder
         self._prefix = prefix
         self._apply = apply
-        self._last_executed = -1
+        self.followed = -1
+        """The number of the last announcement that was applied."""
         self._seen: dict[str, float] = {}
         self._changed = trio.Event()
 
     async def skip_old(self) -> None:
         """Skips the announcements so far: they will be read anyway."""
+        self.followed = await self.announced()
+
+    async def announced(self) -> int:
+        """The number of the newest announcement; -1 if there is none."""
         names = await self._names(watched=False)
-        self._last_executed = max(map(self._sequence, names), default=-1)
+        return max(map(self._sequence, names), default=-1)
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Follows changes until cancelled, or until the session ends (which raises ZkError)."""
@@ -145,22 +150,22 @@ class Changes:
 
     async def _names(self, *, watched: bool) -> list[str]:
         watch = self._on_watch if watched else None
-        names = await self._zk.children(self._folder, watch)
+        names = await self._zk.children(self.folder, watch)
         return sorted((n for n in names if n.startswith(self._prefix)), key=self._sequence)
 
     async def _execute(self, names: list[str]) -> None:
         for name in names:
             sequence = self._sequence(name)
-            if sequence <= self._last_executed:
+            if sequence <= self.followed:
                 continue
             try:
-                data, _ = await self._zk.get(f"{self._folder}/{name}")
+                data, _ = await self._zk.get(f"{self.folder}/{name}")
                 await self._apply(data)
             except NoNode:
                 pass  # already purged
             except ValueError as e:
-                log.warning("%s/%s is not understood: %s", self._folder, name, e)
-            self._last_executed = sequence
+                log.warning("%s/%s is not understood: %s", self.folder, name, e)
+            self.followed = sequence
         await self._purge(names)
 
     async def _purge(self, names: list[str]) -> None:
@@ -171,7 +176,7 @@ class Changes:
             if now - since < CHANGE_EXPIRATION_S:
                 return
             with suppress(NoNode):
-                await self._zk.delete(f"{self._folder}/{name}")
+                await self._zk.delete(f"{self.folder}/{name}")
 
     def _sequence(self, name: str) -> int:
         digits = name.removeprefix(self._prefix)

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 import trio
 
+from highwater.broker.membership.agreement import FOLLOWED
 from highwater.broker.membership.marker_fence import PURPOSE as MARKERS
 from highwater.kafka.client.connection import ClientConnection, ConnectionLost
 from highwater.kafka.config.property_row import State, Update, text_of
@@ -47,6 +48,7 @@ API_VERSIONS = 18
 LIMITS = ("message.timestamp.before.max.ms", "message.timestamp.after.max.ms")
 DESCRIBE_CONFIGS = 32
 WRITE_TXN_MARKERS = 27
+ALTER_QUOTAS = 49
 
 
 @pytest.fixture(scope="module")
@@ -299,6 +301,29 @@ def test_an_older_connection_of_a_coordinator(sides: tuple[Side, Side]) -> None:
     unknown = "error 3"
     assert trio.run(markers_over_both, sides[0]) == [unknown, "closed"]
     assert trio.run(markers_over_both, sides[1]) == [unknown, unknown]
+
+
+async def followed(side: Side, broker: int) -> str:
+    """What the broker tells other brokers of its kind: the last change that it has applied."""
+    asked = script_admin.describe(script_admin.BROKER, str(broker), FOLLOWED)
+    answer = await side.ask(broker, DESCRIBE_CONFIGS, 1, request(DESCRIBE_CONFIGS, 1, asked))
+    return "".join(entry["value"] for entry in answer["results"][0]["configs"])
+
+
+def test_a_change_is_answered_when_every_broker_has_it(sides: tuple[Side, Side]) -> None:
+    async def changed(side: Side) -> list[str]:
+        found = []
+        for rate in (1e9, 2e9, 3e9):
+            entity = [{"entity_type": "client-id", "entity_name": "told"}]
+            ops = [{"key": "producer_byte_rate", "value": rate, "remove": False}]
+            body = {"entries": [{"entity": entity, "ops": ops}], "validate_only": False}
+            answer = await side.ask(1, ALTER_QUOTAS, 0, request(ALTER_QUOTAS, 0, body))
+            assert answer["entries"][0]["error_code"] == 0
+            found.append(await followed(side, 2))
+        return found
+
+    assert len(set(trio.run(changed, sides[0]))) == 3
+    assert trio.run(changed, sides[1]) == ["", "", ""]
 
 
 def test_the_page_is_made_of_the_file() -> None:
