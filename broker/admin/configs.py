@@ -27,13 +27,15 @@ from highwater.broker.settings.dynamic_broker_config import (
     DynamicBrokerConfig,
     is_foreign,
     is_sensitive,
+    of_listener_form,
     stores_of,
 )
 from highwater.broker.settings.zookeeper_errors import zookeeper_errors
 from highwater.kafka import znodes
 from highwater.kafka.config.property_row import Kind, text_of
-from highwater.kafka.config.property_table import BROKER, DYNAMIC, KEPT, TOPIC
+from highwater.kafka.config.property_table import BROKER, DYNAMIC, INERT, KEPT, TOPIC
 from highwater.kafka.config.topic_values import check_overrides, effective
+from highwater.kafka.config.unserved import inert
 from highwater.kafka.errors import ApiError, ErrorCode
 from highwater.kafka.security import acls
 from highwater.kafka.topic_names import check_name
@@ -80,6 +82,8 @@ class Operation(IntEnum):
 
 _UNKNOWN = 0
 """The type of a property that is not in the table."""
+NO_TEXT = ""
+"""The documentation of a logger, whether or not it is asked for, as in Kafka."""
 ANY_VERSION = -1
 
 
@@ -121,10 +125,13 @@ def topic_entries(
 
 
 def broker_synonyms(
-    config: Config, names: Sequence[str], dynamic: DynamicBrokerConfig | None = None
+    config: Config,
+    names: Sequence[str],
+    dynamic: DynamicBrokerConfig | None = None,
+    name: str = "",
 ) -> list[Synonym]:
-    """Dynamic values, given ones, then defaults, beginning with the first one under the foremost
-    name (Kafka cuts them there).
+    """Dynamic values, given ones, then defaults, beginning with the first one under `name`, which
+    is the foremost of the names if it is not given (Kafka cuts them there).
     """
     found = []
     if dynamic is not None:
@@ -143,13 +150,27 @@ def broker_synonyms(
         if n in config.originals
     ]
     found += [
-        Synonym(n, text_of(KEPT[n].default), Source.DEFAULT_CONFIG)
+        Synonym(n, text_of(BROKER[n].default), Source.DEFAULT_CONFIG)
         for n in names
-        if n in KEPT and KEPT[n].default is not None
+        if (n in KEPT or n in INERT) and BROKER[n].default is not None
     ]
-    while found and found[0].name != names[0]:
+    while found and found[0].name != (name or names[0]):
         del found[0]
     return found
+
+
+def _own_synonyms(config: Config, name: str, dynamic: DynamicBrokerConfig) -> tuple[Synonym, ...]:
+    """Those of a broker's property: of a listener's own form, also the general one."""
+    names = _TOGETHER.get(name, (name,))
+    if (base := of_listener_form(name)) is not None:
+        names = (name, base)
+    return tuple(broker_synonyms(config, names, dynamic, name))
+
+
+_TOGETHER = {
+    name: row.synonyms for row in TOPIC.values() for name in row.synonyms if len(row.synonyms) > 1
+}
+"""Properties of brokers that say the same in other units, in order of precedence."""
 
 
 def _text(config: Config, name: str) -> str | None:
@@ -163,23 +184,28 @@ def broker_entries(config: Config, dynamic: DynamicBrokerConfig) -> list[Entry]:
         value = getattr(config, row.attribute)
         sensitive = is_sensitive(name)
         text = None if sensitive or value is None else text_of(value)
-        synonyms = tuple(broker_synonyms(config, (name,), dynamic))
+        synonyms = _own_synonyms(config, name, dynamic)
         source = synonyms[0].source if synonyms else Source.DEFAULT_CONFIG
         fixed = name not in DYNAMIC
         entries.append(Entry(name, text, source, row.kind, fixed, sensitive, synonyms, row.doc))
     for name in RATES:
-        if synonyms := tuple(broker_synonyms(config, (name,), dynamic)):
+        if synonyms := _own_synonyms(config, name, dynamic):
             value, source = synonyms[0].value, synonyms[0].source
             entries.append(Entry(name, value, source, Kind.LONG, True, False, synonyms))
     limits = limits_of({**config.originals, **dynamic.own})
     for name in sorted({*stores_of(dynamic.own), *limits}):
-        synonyms = tuple(broker_synonyms(config, (name,), dynamic))
+        synonyms = _own_synonyms(config, name, dynamic)
         value, source = synonyms[0].value, synonyms[0].source
         kind = Kind.INT if name in limits else Kind.STRING
         entries.append(Entry(name, value, source, kind, False, False, synonyms))
+    for name in sorted({*dynamic.default, *dynamic.own}):
+        synonyms, kept = _own_synonyms(config, name, dynamic), inert(name)
+        if kept is not None and synonyms:
+            value, source = synonyms[0].value, synonyms[0].source
+            entries.append(Entry(name, value, source, kept.kind, False, False, synonyms))
     for name in sorted({*config.originals, *dynamic.default, *dynamic.own}):
         if is_foreign(name):
-            synonyms = tuple(broker_synonyms(config, (name,), dynamic))
+            synonyms = _own_synonyms(config, name, dynamic)
             entries.append(Entry(name, None, synonyms[0].source, _UNKNOWN, True, True, synonyms))
     return entries
 
@@ -205,8 +231,9 @@ async def describe(services: Services, kind: int, name: str) -> list[Entry]:
         return broker_entries(services.config, services.dynamic)
     if kind == ResourceType.BROKER_LOGGER:
         check_broker(services, name)
+        source, of_none = Source.DYNAMIC_BROKER_LOGGER_CONFIG, _UNKNOWN
         return [
-            Entry(logger, level, Source.DYNAMIC_BROKER_LOGGER_CONFIG, 2, False, False, ())
+            Entry(logger, level, source, of_none, False, False, (), NO_TEXT)
             for logger, level in broker_loggers.levels().items()
         ]
     detail = f"resource type {kind} cannot be described; topics (2) and brokers (4) can"
@@ -221,8 +248,8 @@ def _default_entries(dynamic: DynamicBrokerConfig) -> list[Entry]:
         row, sensitive = BROKER.get(name), is_sensitive(name)
         text = None if sensitive else given
         kind = types.get(name, _UNKNOWN) if row is None else row.kind
-        synonyms, about = (Synonym(name, text, source),), row.doc if row else None
-        fixed = name not in DYNAMIC
+        synonyms, about = (Synonym(name, text, source),), (row.doc or None) if row else None
+        fixed = name not in DYNAMIC and inert(name) is None
         entries.append(Entry(name, text, source, kind, fixed, sensitive, synonyms, about))
     return entries
 

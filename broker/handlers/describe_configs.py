@@ -73,7 +73,7 @@ def _config(entry: Entry, synonyms: bool, documentation: bool) -> Any:
         config_source=int(entry.source),
         is_sensitive=entry.sensitive,
         config_type=entry.type,
-        documentation=entry.documentation if documentation else None,
+        documentation=entry.documentation if documentation or entry.documentation == "" else None,
         synonyms=[
             _Synonym(name=s.name, value=s.value, source=int(s.source))
             for s in (entry.synonyms if synonyms else ())

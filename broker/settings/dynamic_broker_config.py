@@ -4,9 +4,9 @@
 broker wins over the default, and both over the broker's file; without them the file's value holds
 again.  Every broker follows /config/changes and reads both znodes again.
 
-The table of configuration says what can be changed (`kafka/config/property_table.DYNAMIC`).  Kafka
-lists more: listeners, the rest of security, background.threads and the number of recovery threads.
-They are refused rather than stored without effect, as nothing here would follow.
+The table of configuration says what can be changed (`kafka/config/property_table.DYNAMIC`), and
+what is kept without effect, as at the start (`INERT`).  Kafka lists more: listeners, and the rest
+of security.  They are refused rather than stored, as nothing here would follow.
 
 A name that Kafka does not know is stored for plugins, which read such names.  It may be a secret,
 so its value is neither described nor logged.
@@ -34,8 +34,9 @@ from highwater.broker.quota.listener_limits import LIMIT, limits_of
 from highwater.broker.replica.throttles import RATES
 from highwater.kafka.config import LONG_MAX
 from highwater.kafka.config.checks import ConfigError, check, is_secret, parse_value
+from highwater.kafka.config.property_row import Property, Update
 from highwater.kafka.config.property_table import BROKER, DYNAMIC
-from highwater.kafka.config.unserved import of_listener, unserved
+from highwater.kafka.config.unserved import inert, of_listener, unserved
 from highwater.kafka.errors import ApiError, ErrorCode
 
 if TYPE_CHECKING:
@@ -50,10 +51,15 @@ _STORE = re.compile(r"listener\.name\.[^.]+\.ssl\.(?:keystore|truststore)\.(?:lo
 _OF_LISTENER = re.compile(r"listener\.name\.[^.]*\.(?P<base>.*)")
 
 
+def of_listener_form(name: str) -> str | None:
+    """The name without its listener; None if it names no listener."""
+    found = _OF_LISTENER.fullmatch(name)
+    return None if found is None else found["base"]
+
+
 def is_foreign(name: str) -> bool:
     """Whether Kafka does not know the name: then it may be a plugin's."""
-    of_listener = _OF_LISTENER.fullmatch(name)
-    base = name if of_listener is None else of_listener["base"]
+    base = of_listener_form(name) or name
     return base not in BROKER and base not in RATES and unserved(name) is None
 
 
@@ -169,6 +175,9 @@ class DynamicBrokerConfig:
                 continue
             if _STORE.fullmatch(name):
                 continue
+            if (row := inert(name)) is not None:
+                _check_inert(entity, name, row, text)
+                continue
             if LIMIT.fullmatch(name):
                 self._check_limit(entity, name, text)
                 continue
@@ -240,6 +249,17 @@ def _check_foreign(entity: str, name: str) -> None:
     if entity == DEFAULT and _OF_LISTENER.fullmatch(name):
         detail = f"{name} belongs to a listener: set it for one broker, by its id"
         raise ApiError(ErrorCode.INVALID_REQUEST, detail)
+
+
+def _check_inert(entity: str, name: str, row: Property, text: str) -> None:
+    """Kept without effect, if the value is of its type."""
+    if entity == DEFAULT and (row.update is Update.PER_BROKER or _OF_LISTENER.fullmatch(name)):
+        detail = f"{name} cannot be set for all brokers: set it for one, by its id"
+        raise ApiError(ErrorCode.INVALID_REQUEST, detail)
+    try:
+        parse_value(row, text)
+    except ConfigError as e:
+        raise ApiError(ErrorCode.INVALID_REQUEST, str(e)) from e
 
 
 def _check_rate(name: str, text: str) -> None:

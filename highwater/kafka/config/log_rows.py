@@ -136,10 +136,12 @@ class LogProperties:
     )  # fmt: skip
     log_local_retention_ms: Long = prop(
         -2, at_least=-2, topic="local.retention.ms", state=State.WITHOUT_EFFECT, reason=TIERED,
+        update=Update.CLUSTER_WIDE,
         doc="How long segments stay here with tiered storage, in milliseconds.",
     )  # fmt: skip
     log_local_retention_bytes: Long = prop(
         -2, at_least=-2, topic="local.retention.bytes", state=State.WITHOUT_EFFECT, reason=TIERED,
+        update=Update.CLUSTER_WIDE,
         doc="How many bytes stay here with tiered storage.",
     )  # fmt: skip
     log_cleanup_policy: str = prop(
@@ -228,6 +230,7 @@ class LogProperties:
     )  # fmt: skip
     log_message_downconversion_enable: bool = prop(
         True, topic="message.downconversion.enable", state=State.WITHOUT_EFFECT,
+        update=Update.CLUSTER_WIDE,
         reason="no version of Fetch is offered for which records would have to be converted",
         doc="Whether records are converted for old consumers.",
     )  # fmt: skip

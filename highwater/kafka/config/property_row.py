@@ -127,11 +127,14 @@ def row_of(field: dataclasses.Field[Any]) -> Property:
 
 
 def rows(
-    state: State, reason: str, *family: tuple[str, Kind, Value | None]
+    state: State,
+    reason: str,
+    *family: tuple[str, Kind, Value | None],
+    update: Update = Update.READ_ONLY,
 ) -> tuple[Property, ...]:
     """Properties (name, type, Kafka's default) that share the reason why they are not built."""
     return tuple(
-        Property(name=name, kind=kind, default=default, state=state, reason=reason)
+        Property(name=name, kind=kind, default=default, state=state, reason=reason, update=update)
         for name, kind, default in family
     )
 

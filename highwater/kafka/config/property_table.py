@@ -52,6 +52,14 @@ DYNAMIC: Mapping[str, Property] = {
 """The properties that can change while a broker runs."""
 
 
+INERT: Mapping[str, Property] = {
+    name: row
+    for name, row in BROKER.items()
+    if row.state is State.WITHOUT_EFFECT and row.update is not Update.READ_ONLY
+}
+"""Without effect, and kept all the same when they are set while a broker runs."""
+
+
 def _of_brokers() -> Iterator[Property]:
     for row in KEPT.values():
         if row.topic:

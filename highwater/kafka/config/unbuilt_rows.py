@@ -12,7 +12,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from highwater.kafka.config.log_rows import TIERED
-from highwater.kafka.config.property_row import INT_MAX, LONG_MAX, Kind, Property, State, rows
+from highwater.kafka.config.property_row import (
+    INT_MAX,
+    LONG_MAX,
+    Kind,
+    Property,
+    State,
+    Update,
+    rows,
+)
 
 PRINCIPALS = "principals are made by the rules of the protocol, not by Java classes"
 TLS = "TLS is OpenSSL's here, with its own ciphers and without Java's providers and engines"
@@ -34,6 +42,8 @@ GROUPS = "the group protocols of KRaft clusters; groups are of the classic proto
 JVM = "the metrics of the JVM; highwater.metrics.port serves this broker's"
 THREADS = "there are no such threads; the work is done by tasks and one pool of threads"
 PURGATORY = "finished operations leave the purgatory at once"
+KERBEROS = "Kerberos is not built, and no SASL listener starts with GSSAPI"
+LOGINS = "a broker's own login does not expire, so that none is renewed"
 LOADING = "a coordinator reads its log in pieces of one size"
 SCOPES = "no rule asks for the scope of a token"
 SOCKETS = "the system sizes the buffers of sockets, and requests have their own time-outs"
@@ -66,20 +76,10 @@ REFUSED: Sequence[Property] = (
         State.REFUSED,
         SASL,
         ("sasl.client.callback.handler.class", Kind.CLASS, None),
-        ("sasl.kerberos.kinit.cmd", Kind.STRING, "/usr/bin/kinit"),
-        ("sasl.kerberos.min.time.before.relogin", Kind.LONG, 60000),
-        ("sasl.kerberos.principal.to.local.rules", Kind.LIST, "DEFAULT"),
-        ("sasl.kerberos.service.name", Kind.STRING, None),
-        ("sasl.kerberos.ticket.renew.jitter", Kind.DOUBLE, 0.05),
-        ("sasl.kerberos.ticket.renew.window.factor", Kind.DOUBLE, 0.8),
         ("sasl.login.callback.handler.class", Kind.CLASS, None),
         ("sasl.login.class", Kind.CLASS, None),
         ("sasl.login.connect.timeout.ms", Kind.INT, None),
         ("sasl.login.read.timeout.ms", Kind.INT, None),
-        ("sasl.login.refresh.buffer.seconds", Kind.SHORT, 300),
-        ("sasl.login.refresh.min.period.seconds", Kind.SHORT, 60),
-        ("sasl.login.refresh.window.factor", Kind.DOUBLE, 0.8),
-        ("sasl.login.refresh.window.jitter", Kind.DOUBLE, 0.05),
         ("sasl.login.retry.backoff.max.ms", Kind.LONG, 10000),
         ("sasl.login.retry.backoff.ms", Kind.LONG, 100),
         ("sasl.mechanism.controller.protocol", Kind.STRING, "GSSAPI"),
@@ -172,12 +172,17 @@ WITHOUT_EFFECT: Sequence[Property] = (
         TIERED,
         ("remote.fetch.max.wait.ms", Kind.INT, 500),
         ("remote.log.index.file.cache.total.size.bytes", Kind.LONG, 1073741824),
-        ("remote.log.manager.copier.thread.pool.size", Kind.INT, -1),
         ("remote.log.manager.copy.max.bytes.per.second", Kind.LONG, LONG_MAX),
+        ("remote.log.manager.fetch.max.bytes.per.second", Kind.LONG, LONG_MAX),
+        update=Update.CLUSTER_WIDE,
+    ),
+    *rows(
+        State.WITHOUT_EFFECT,
+        TIERED,
+        ("remote.log.manager.copier.thread.pool.size", Kind.INT, -1),
         ("remote.log.manager.copy.quota.window.num", Kind.INT, 11),
         ("remote.log.manager.copy.quota.window.size.seconds", Kind.INT, 1),
         ("remote.log.manager.expiration.thread.pool.size", Kind.INT, -1),
-        ("remote.log.manager.fetch.max.bytes.per.second", Kind.LONG, LONG_MAX),
         ("remote.log.manager.fetch.quota.window.num", Kind.INT, 11),
         ("remote.log.manager.fetch.quota.window.size.seconds", Kind.INT, 1),
         ("remote.log.manager.task.interval.ms", Kind.LONG, 30000),
@@ -284,7 +289,32 @@ WITHOUT_EFFECT: Sequence[Property] = (
         THREADS,
         ("background.threads", Kind.INT, 10),
         ("num.recovery.threads.per.data.dir", Kind.INT, 1),
+        update=Update.CLUSTER_WIDE,
+    ),
+    *rows(
+        State.WITHOUT_EFFECT,
+        THREADS,
         ("num.replica.alter.log.dirs.threads", Kind.INT, None),
+    ),
+    *rows(
+        State.WITHOUT_EFFECT,
+        KERBEROS,
+        ("sasl.kerberos.kinit.cmd", Kind.STRING, "/usr/bin/kinit"),
+        ("sasl.kerberos.min.time.before.relogin", Kind.LONG, 60000),
+        ("sasl.kerberos.principal.to.local.rules", Kind.LIST, "DEFAULT"),
+        ("sasl.kerberos.service.name", Kind.STRING, None),
+        ("sasl.kerberos.ticket.renew.jitter", Kind.DOUBLE, 0.05),
+        ("sasl.kerberos.ticket.renew.window.factor", Kind.DOUBLE, 0.8),
+        update=Update.PER_BROKER,
+    ),
+    *rows(
+        State.WITHOUT_EFFECT,
+        LOGINS,
+        ("sasl.login.refresh.buffer.seconds", Kind.SHORT, 300),
+        ("sasl.login.refresh.min.period.seconds", Kind.SHORT, 60),
+        ("sasl.login.refresh.window.factor", Kind.DOUBLE, 0.8),
+        ("sasl.login.refresh.window.jitter", Kind.DOUBLE, 0.05),
+        update=Update.PER_BROKER,
     ),
     *rows(
         State.WITHOUT_EFFECT,

@@ -1,7 +1,8 @@
 """Properties that ask for what is not built: Java classes, the migration to KRaft, tiered storage.
 
 Each is accepted only with Kafka's default; any other value stops the start, and none can be set
-while a broker runs (`unbuilt_rows` has them).  This holds for a listener's own form, too
+while a broker runs (`unbuilt_rows` has them).  What has no effect and does no harm is kept, at the
+start and later.  This holds for a listener's own form, too
 (`listener.name.N.ssl.…`, `listener.name.N.MECHANISM.sasl.…`).
 """
 
@@ -14,7 +15,7 @@ from dataclasses import dataclass
 
 from highwater.kafka.config.checks import HIDDEN, complaint
 from highwater.kafka.config.property_row import Property, State, text_of
-from highwater.kafka.config.property_table import BROKER
+from highwater.kafka.config.property_table import BROKER, INERT
 from highwater.kafka.config.security_rows import SECURITY
 from highwater.kafka.config.unbuilt_rows import FAMILIES
 
@@ -59,6 +60,11 @@ def _base(name: str) -> str:
     base = of_listener["rest"]
     of_mechanism = _OF_MECHANISM.fullmatch(base)
     return of_mechanism["base"] if of_mechanism else base
+
+
+def inert(name: str) -> Property | None:
+    """The row of a property, or of a listener's own form of it, that is kept without effect."""
+    return INERT.get(_base(name))
 
 
 def unserved(name: str) -> Unserved | None:

@@ -9,7 +9,7 @@ from tests.integration.oracle.asking import Case
 CREATE, DELETE, GROW, ELECT = 19, 20, 37, 43
 DESCRIBE_CONFIGS, ALTER, INCREMENTAL = 32, 33, 44
 REASSIGN, REASSIGNMENTS, LOG_DIRS, MOVE = 45, 46, 35, 34
-TOPIC, BROKER = 2, 4
+TOPIC, BROKER, LOGGER = 2, 4, 8
 NOBODY = "no-such-topic"
 
 
@@ -210,7 +210,76 @@ def is_set(name: str, value: str | None) -> Any:
 
 
 def configs() -> list[Case]:
-    return [*_described(), *_altered(), *_changed(), *_of_brokers()]
+    return [
+        *_described(), *_altered(), *_changed(), *_of_brokers(), *_in_other_units(),
+        *_of_what_is_not_built(),
+    ]  # fmt: skip
+
+
+def _in_other_units() -> list[Case]:
+    """A property that has another name for another unit, and one of a listener's own."""
+    given = {
+        "log.retention.ms": "3600000", "log.roll.ms": "3600000", "log.roll.jitter.ms": "1000",
+        "log.flush.interval.ms": "60000", "log.cleanup.policy": "compact",
+        "log.segment.bytes": "2000000", "listener.name.external.max.connections": "1000",
+    }  # fmt: skip
+    other = (
+        "log.retention.minutes", "log.retention.hours", "log.roll.hours", "log.roll.jitter.hours",
+        "log.flush.scheduler.interval.ms", "max.connections",
+    )  # fmt: skip
+    names = (*given, *other)
+    told = describe(BROKER, "1", *names, include_synonyms=True)
+    of_topic = describe(TOPIC, "two", "retention.ms", "segment.ms", include_synonyms=True)
+    change_all = change(BROKER, "1", *((name, 0, value) for name, value in given.items()))
+    take_back = change(BROKER, "1", *((name, 1, None) for name in given))
+    return [
+        Case("synonyms of a broker", DESCRIBE_CONFIGS, told, versions=(1, 99)),
+        case("set in other units", INCREMENTAL, change_all),
+        Case(
+            "synonyms in other units", DESCRIBE_CONFIGS, told, "1", (1, 99),
+            until=is_set("log.segment.bytes", "2000000"),
+        ),
+        Case("synonyms of a topic then", DESCRIBE_CONFIGS, of_topic, versions=(1, 99)),
+        case("taken back in other units", INCREMENTAL, take_back),
+        Case(
+            "synonyms as they were", DESCRIBE_CONFIGS, told, "1", (1, 99),
+            until=is_set("log.segment.bytes", str(1 << 30)),
+        ),
+    ]  # fmt: skip
+
+
+def _of_what_is_not_built() -> list[Case]:
+    """Kafka's, without effect here, and kept all the same."""
+    kerberos, threads = "sasl.kerberos.min.time.before.relogin", "background.threads"
+    return [
+        case("kerberos", INCREMENTAL, change(BROKER, "1", (kerberos, 0, "58000"))),
+        Case(
+            "kerberos is kept", DESCRIBE_CONFIGS,
+            describe(BROKER, "1", kerberos, include_synonyms=True), "1",
+            until=is_set(kerberos, "58000"),
+        ),
+        case("kerberos, no number", INCREMENTAL, change(BROKER, "1", (kerberos, 0, "soon"))),
+        case("kerberos of all", INCREMENTAL, change(BROKER, "", (kerberos, 0, "58000"))),
+        case(
+            "kerberos of a listener", INCREMENTAL,
+            change(BROKER, "1", (f"listener.name.external.{kerberos}", 0, "58000")),
+        ),
+        case("threads of all", INCREMENTAL, change(BROKER, "", (threads, 0, "12"))),
+        Case(
+            "threads of all are kept", DESCRIBE_CONFIGS,
+            describe(BROKER, "", threads, include_synonyms=True), "1",
+            until=is_set(threads, "12"),
+        ),
+        case("threads of all taken back", INCREMENTAL, change(BROKER, "", (threads, 1, None))),
+        case("kerberos by the old way", ALTER, alter(BROKER, "1", sasl_kerberos_service_name="x")),
+        case("nothing by the old way", ALTER, alter(BROKER, "1")),
+        case(
+            "refused all the same", INCREMENTAL, change(BROKER, "1", ("ssl.protocol", 0, "TLSv1.2"))
+        ),
+        case(
+            "refused, and taken back", INCREMENTAL, change(BROKER, "1", ("ssl.protocol", 1, None))
+        ),
+    ]  # fmt: skip
 
 
 def _of_brokers() -> list[Case]:
@@ -260,6 +329,14 @@ def _described() -> list[Case]:
         case("all brokers", DESCRIBE_CONFIGS, describe(BROKER, "")),
         case("another broker", DESCRIBE_CONFIGS, describe(BROKER, "2")),
         case("a broker by name", DESCRIBE_CONFIGS, describe(BROKER, "two")),
+        case("a logger", DESCRIBE_CONFIGS, describe(LOGGER, "1", "root")),
+        Case(
+            "a logger's documentation",
+            DESCRIBE_CONFIGS,
+            describe(LOGGER, "1", "root", include_documentation=True),
+            versions=(3, 99),
+        ),
+        case("loggers of no broker", DESCRIBE_CONFIGS, describe(LOGGER, "")),
         case("an unknown type", DESCRIBE_CONFIGS, describe(99, "two")),
         case("no type", DESCRIBE_CONFIGS, describe(0, "two")),
     ]

@@ -23,7 +23,7 @@ from highwater.kafka.config.property_row import State, Update, text_of
 from highwater.kafka.config.property_table import ALIASES, BROKER, KEPT, TOPIC
 from highwater.kafka.config.security_rows import SECURITY
 from highwater.kafka.config.sources import profile_properties
-from highwater.kafka.config.unserved import refused, unserved
+from highwater.kafka.config.unserved import inert, refused, unserved
 from highwater.kafka.config.zookeeper_rows import ZOOKEEPER_ROWS
 from highwater.kafka.wire.codec import decode_response, encode_request
 from highwater.kafka.wire.header import request_header
@@ -226,9 +226,20 @@ def test_the_table_of_topics_is_what_apache_kafka_describes(sides: tuple[Side, S
 
 def test_kafkas_defaults_of_what_is_not_built_stop_no_broker(sides: tuple[Side, Side]) -> None:
     found = trio.run(own_properties, sides[1])
-    asking = {name: value or "" for name, value in found.items() if unserved(name) is not None}
+    asking = {name: value or "" for name, value in found.items() if unserved(name) or inert(name)}
     assert len(asking) > 50
     assert refused(asking) == {}
+
+
+@pytest.mark.parametrize("version", range(5))
+def test_what_is_told_beside_the_versions(sides: tuple[Side, Side], version: int) -> None:
+    body = {"client_software_name": "a", "client_software_version": "1"}
+
+    async def told(side: Side) -> dict[str, Any]:
+        return await side.ask(1, API_VERSIONS, version, request(API_VERSIONS, version, body))
+
+    ours, theirs = trio.run(told, sides[0]), trio.run(told, sides[1])
+    assert {**ours, "api_keys": None} == {**theirs, "api_keys": None}
 
 
 def frame(api_key: int, version: int, body: bytes) -> bytes:

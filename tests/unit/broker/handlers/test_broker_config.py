@@ -323,6 +323,29 @@ async def test_the_default_of_every_property_of_logs_changes_while_they_run(b: A
         assert getattr(b.services.logs.default_config, attribute) == becomes, name
 
 
+@in_broker()
+async def test_what_is_not_built_is_kept_at_run_time_as_at_the_start(b: Any) -> None:
+    kerberos, threads = "sasl.kerberos.min.time.before.relogin", "background.threads"
+    watcher = follower(b)
+    assert await alter(b, "1", (kerberos, SET, "58000")) == ("NONE", None)
+    assert await alter(b, "", (threads, SET, "12")) == ("NONE", None)
+    await watcher.load()
+    assert await described(b, "1", kerberos) == {kerberos: ("58000", 2, False, [2, 5])}
+    assert await described(b, "1", threads) == {threads: ("12", 3, False, [3, 5])}
+    assert (await alter(b, "1", (kerberos, SET, "soon")))[0] == "INVALID_REQUEST"
+    assert (await alter(b, "", (kerberos, SET, "1")))[0] == "INVALID_REQUEST"
+    assert (await alter(b, "1", ("ssl.protocol", SET, "TLSv1.2")))[0] == "INVALID_REQUEST"
+
+
+@in_broker(originals={"log.retention.hours": "7"})
+async def test_synonyms_are_of_other_units_too(b: Any) -> None:
+    name, hours = "log.retention.ms", "log.retention.hours"
+    assert await alter(b, "1", (name, SET, "9000")) == ("NONE", None)
+    await follower(b).load()
+    assert await described(b, "1", name) == {name: ("9000", 2, False, [2, 4, 5])}
+    assert (await described(b, "1", hours))[hours][3] == [4, 5]
+
+
 @in_broker(originals={"listener.name.plaintext.max.connections": "7"})
 async def test_a_listeners_own_limit_of_connections_follows_while_the_broker_runs(b: Any) -> None:
     name = "listener.name.plaintext.max.connections"
@@ -331,9 +354,9 @@ async def test_a_listeners_own_limit_of_connections_follows_while_the_broker_run
     watcher = follower(b)
     assert await alter(b, "1", (name, SET, "9")) == ("NONE", None)
     await watcher.load()
-    assert await described(b, "1", name) == {name: ("9", 2, False, [2, 4])}
+    assert await described(b, "1", name) == {name: ("9", 2, False, [2, 4, 5])}
     assert (await alter(b, "", (name, SET, "9")))[0] == "INVALID_REQUEST"
     await alter(b, "1", (name, DELETE, None))
     await watcher.load()
     assert seen == [{name: "9"}, {}]
-    assert await described(b, "1", name) == {name: ("7", 4, False, [4])}
+    assert await described(b, "1", name) == {name: ("7", 4, False, [4, 5])}

@@ -27,14 +27,14 @@ def complaints(text: str = "", environment: dict[str, str] | None = None, *flags
         ("principal.builder.class=com.example.Builder", "principals"),
         ("ssl.cipher.suites=TLS_AES_256_GCM_SHA384", "TLS"),
         ("ssl.engine.factory.class=com.example.Factory", "TLS"),
-        ("sasl.kerberos.service.name=kafka", "SASL"),
+        ("sasl.login.class=com.example.Login", "SASL"),
         ("sasl.server.callback.handler.class=com.example.Handler", "SASL"),
         ("zookeeper.ssl.crl.enable=true", "ZooKeeper"),
         ("zookeeper.metadata.migration.enable=true", "KRaft"),
         ("create.topic.policy.class.name=com.example.Policy", "policies"),
         ("remote.log.storage.system.enable=true", "tiered storage"),
         ("listener.name.external.ssl.cipher.suites=TLS_AES_256_GCM_SHA384", "TLS"),
-        ("listener.name.external.sasl.kerberos.service.name=kafka", "SASL"),
+        ("listener.name.external.sasl.login.class=com.example.Login", "SASL"),
         ("listener.name.external.plain.sasl.server.callback.handler.class=com.example.H", "SASL"),
     ],
 )
@@ -127,7 +127,7 @@ ssl.client.auth=none
 ssl.enabled.protocols=TLSv1.2, TLSv1.3
 ssl.keystore.location=
 sasl.enabled.mechanisms=GSSAPI
-sasl.login.refresh.window.factor=0.80
+password.encoder.iterations=04096
 sasl.server.max.receive.size=524288
 delegation.token.expiry.time.ms=86400000
 password.encoder.key.length=128
@@ -138,6 +138,13 @@ listener.name.plaintext.ssl.keystore.type=JKS
 listener.name.plaintext.plain.sasl.jaas.config=
 """
     assert loaded(text).warnings == ()
+
+
+def test_kerberos_is_kept_without_effect() -> None:
+    name = "sasl.kerberos.service.name"
+    taken = loaded(f"{name}=kafka\nlistener.name.a.{name}=kafka")
+    assert taken.warnings == (f"without effect here: {name}",)
+    assert taken.config.originals[name] == "kafka"
 
 
 def test_the_environment_is_looked_at_too() -> None:
