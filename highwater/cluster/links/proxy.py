@@ -10,8 +10,12 @@ the bare number that Kafka's controller uses, and a KRaft broker towards it).  A
 A connection has two pipes.  A pipe examines at most the first 64 KiB of a frame, decides (pass,
 hold, drop), waits while its direction is cut, and passes the bytes on by a `Lane`, at once or
 slowly.  A held request to ZooKeeper lets pings pass, because otherwise the fault would be the end
-of the session.  An answer is matched to its request by the correlation id.  Where the far side
-refuses the connection, the near one is reset, as if it had been refused.
+of the session.  An answer is matched to its request by the correlation id.
+
+A client sees what it would see without a proxy.  Where the far side refuses the connection, the
+near one is reset, as if it had been refused; where the far side closes, the near one is closed in
+the same way.  While no rule waits for a message and nothing is cut, the beginning of a request
+whose rest does not come soon goes on all the same: a broker closes at once if it is too large.
 
 An `opaque` proxy stands before a listener that speaks TLS: it sees bytes and no frames.  What comes
 through it is the clients', and is cut, slowed and reset as any other; no rule can take a message.
@@ -31,6 +35,7 @@ from dataclasses import dataclass, field
 import trio
 
 from highwater.cluster.links import zkframes
+from highwater.cluster.links.frames import CHUNK, LARGEST, LOOK, Ended, Frames
 from highwater.cluster.links.link_rules import (
     CLIENTS,
     ZOOKEEPER,
@@ -54,11 +59,8 @@ from highwater.kafka.wire.header import (
 )
 
 _SIZE = struct.Struct(">i")
-_CHUNK = 65536
-_LOOK = 65536
-_LARGEST = 256 << 20
-"""A size beyond this is none: the first bytes of TLS or of HTTP, read as a size."""
 _RESET = struct.pack("ii", 1, 0)
+_LOST = OSError, trio.BrokenResourceError, trio.ClosedResourceError, Ended
 _BROKER_ID = re.compile(
     r"^(?:(?:highwater-)?(?:broker|replica|controller|raft-client)[-_](\d+)(?:\D.*)?|(\d+))$",
     re.IGNORECASE,
@@ -66,10 +68,6 @@ _BROKER_ID = re.compile(
 PRODUCE, FETCH = 0, 1
 _numbers = itertools.count(1)
 """Of connections, for an observer."""
-
-
-class Ended(Exception):
-    """This connection is over: one side closed, or a rule dropped it."""
 
 
 def source_of(client_id: str | None) -> str:
@@ -102,6 +100,8 @@ class _Session:
     waiting: deque[tuple[Rule | None, bytes]] = field(default_factory=deque)
     """ZooKeeper: a held request and the later ones; only pings overtake them."""
     waiting_changed: trio.Event = field(default_factory=trio.Event)
+    in_order: bool = False
+    """Whether the far side has closed, and everything from there went on."""
     lanes: dict[Side, Lane] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -123,59 +123,6 @@ class _Session:
     def wait_behind(self, rule: Rule | None, frame: bytes) -> None:
         self.waiting.append((rule, frame))
         self.waiting_changed.set()
-
-
-class _Frames:
-    """Reads frames of one stream: the head at once, the rest in pieces."""
-
-    def __init__(self, stream: trio.SocketStream, begun: bytes = b"") -> None:
-        self.stream = stream
-        self.buffer = bytearray(begun)
-        self.rest = 0
-
-    async def _fill(self, n: int) -> bool:
-        while len(self.buffer) < n:
-            data = await self.stream.receive_some(_CHUNK)
-            if not data:
-                return False
-            self.buffer += data
-        return True
-
-    async def head(self) -> tuple[bytes, int] | None:
-        """The next frame's first bytes with the size field, and its size; None at the end."""
-        if not await self._fill(4):
-            return None
-        (size,) = _SIZE.unpack_from(self.buffer)
-        size = max(size, 0)
-        # what is no frame goes on as it comes: the far side closes, and neither waits for the rest
-        look = 4 + min(size, _LOOK) if size <= _LARGEST else len(self.buffer)
-        if not await self._fill(look):
-            return None
-        head = bytes(self.buffer[:look])
-        del self.buffer[:look]
-        self.rest = 4 + size - look
-        return head, size
-
-    async def body(self) -> bytes:
-        """Further bytes of the frame; empty where it is whole."""
-        if not self.rest:
-            return b""
-        if not self.buffer:
-            data = await self.stream.receive_some(min(_CHUNK, self.rest))
-            if not data:
-                raise Ended
-            self.rest -= len(data)
-            return bytes(data)
-        data = bytes(self.buffer[: self.rest])
-        del self.buffer[: self.rest]
-        self.rest -= len(data)
-        return data
-
-    async def rest_of_frame(self) -> bytes:
-        found = bytearray()
-        while piece := await self.body():
-            found += piece
-        return bytes(found)
 
 
 class Proxy:
@@ -217,28 +164,32 @@ class Proxy:
         await trio.serve_listeners(self._connection, listeners, task_status=task_status)
 
     async def _connection(self, near: trio.SocketStream) -> None:
-        number = next(_numbers)
+        number, in_order = next(_numbers), False
         try:
-            with contextlib.suppress(
-                OSError, trio.BrokenResourceError, trio.ClosedResourceError, Ended
-            ):
-                await self._carry(near, number)
+            with contextlib.suppress(*_LOST):
+                in_order = await self._carry(near, number)
         finally:
-            _reset(near)
+            if in_order:
+                near.socket.close()
+            else:
+                _reset(near)
             if self.observer is not None:
                 self.observer.ended(number)
 
-    async def _carry(self, near: trio.SocketStream, number: int) -> None:
-        frames = _Frames(near)
+    async def _carry(self, near: trio.SocketStream, number: int) -> bool:
+        """Whether the far side closed in order."""
+        frames, far = Frames(near), None
         if self.zookeeper:
             source, target = self.owner, ZOOKEEPER
             first = None
         elif self.opaque:
             source, target, first = CLIENTS, self.owner, None
         else:
-            first = await frames.head()
+            first, far, in_order = await self._first(frames, number)
             if first is None:
-                return
+                if far is not None:
+                    _reset(far)
+                return in_order
             source, target = source_of(_client_id(first[0])), self.owner
             source = self.links.names.get(source, source)
             source = source if self.replace is None else CLIENTS
@@ -246,7 +197,7 @@ class Proxy:
                 self.observer.begun(number, self.owner, first[0])
         self.links.connections[source, target] += 1
         await self.links.wait_open((source, target), (target, source))
-        far = await self._far_side(number)
+        far = far or await self._far_side(number)
         session = _Session(source, target, near, far, self.links, number)
         scope = trio.CancelScope()
 
@@ -270,6 +221,39 @@ class Proxy:
         for rule, _ in session.waiting:
             if rule is not None:
                 rule.lost += 1
+        return session.in_order
+
+    async def _first(
+        self, frames: Frames, number: int
+    ) -> tuple[tuple[bytes, int] | None, trio.SocketStream | None, bool]:
+        """The head of the first frame, which names the source, and the far side if the beginning
+        of that frame has gone there already.  There is no head where either side closes; last,
+        whether the far side closed in order."""
+        far: trio.SocketStream | None = None
+        in_order = False
+
+        async def watch(there: trio.SocketStream) -> None:
+            nonlocal in_order
+            with contextlib.suppress(OSError):
+                # it answers only what is whole: something to read is the end
+                in_order = not await there.socket.recv(1, socket.MSG_PEEK)
+            nursery.cancel_scope.cancel()
+
+        async def early(begun: bytes) -> bool:
+            nonlocal far
+            if self.links.rules or self.links.cuts:
+                return False
+            far = await self._far_side(number)
+            nursery.start_soon(watch, far)
+            await far.send_all(begun)
+            return True
+
+        first = None
+        async with trio.open_nursery() as nursery:
+            with contextlib.suppress(*_LOST):
+                first = await frames.head(early)
+            nursery.cancel_scope.cancel()
+        return first, far, in_order
 
     async def _far_side(self, number: int) -> trio.SocketStream:
         try:
@@ -283,9 +267,7 @@ class Proxy:
         self, nursery: trio.Nursery, pipe: Callable[..., object], *args: object
     ) -> None:
         """Ends the connection when one pipe ends."""
-        with contextlib.suppress(
-            OSError, trio.BrokenResourceError, trio.ClosedResourceError, Ended
-        ):
+        with contextlib.suppress(*_LOST):
             await pipe(*args)  # type: ignore[misc]
         nursery.cancel_scope.cancel()
 
@@ -294,23 +276,32 @@ class Proxy:
         stream, way = session.near, (session.source, session.target)
         if side is Side.RESPONSE:
             stream, way = session.far, way[::-1]
-        while piece := await stream.receive_some(_CHUNK):
+        while piece := await stream.receive_some(CHUNK):
             self.links.passed[way] += 1
             await session.lanes[side].pass_on(bytes(piece))
         await session.lanes[side].drained()
+        session.in_order = side is Side.RESPONSE
 
     async def _requests(
-        self, session: _Session, frames: _Frames, first: tuple[bytes, int] | None
+        self, session: _Session, frames: Frames, first: tuple[bytes, int] | None
     ) -> None:
-        while (got := first or await frames.head()) is not None:
+        lane = session.lanes[Side.REQUEST]
+
+        async def early(begun: bytes) -> bool:
+            if self.zookeeper or self.links.rules:
+                return False
+            await lane.pass_on(begun)
+            return True
+
+        while got := first or (await frames.begun() and await frames.head(early)):
             first = None
             head, size = got
             message = self._request(session, head, size)
             await self._pass(session, frames, head, message, Side.REQUEST)
-        await session.lanes[Side.REQUEST].drained()
+        await lane.drained()
 
     async def _answers(self, session: _Session) -> None:
-        frames = _Frames(session.far)
+        frames = Frames(session.far)
         while (got := await self._next_answer(session, frames)) is not None:
             message = self._answer(session, *got)
             head = got[0]
@@ -319,18 +310,19 @@ class Proxy:
             await self._pass(session, frames, head, message, Side.RESPONSE)
         await session.lanes[Side.RESPONSE].drained()
 
-    async def _next_answer(self, session: _Session, frames: _Frames) -> tuple[bytes, int] | None:
+    async def _next_answer(self, session: _Session, frames: Frames) -> tuple[bytes, int] | None:
         """The head of an answer; None where the member hung up, of which the observer is told."""
         got = None
         with contextlib.suppress(trio.BrokenResourceError):
             got = await frames.head()
+            session.in_order = got is None
         if got is None and self.observer is not None:
             self.observer.hung_up(session.number)
         return got
 
     @staticmethod
     async def _rewritten(
-        asked: tuple[int, int], head: bytes, frames: _Frames, replace: Replace
+        asked: tuple[int, int], head: bytes, frames: Frames, replace: Replace
     ) -> bytes:
         """The answer's first bytes, or the whole of it where it may have addresses."""
         if not must_be_read(*asked):
@@ -345,7 +337,7 @@ class Proxy:
     async def _pass(
         self,
         session: _Session,
-        frames: _Frames,
+        frames: Frames,
         head: bytes,
         message: Message | None,
         side: Side,
@@ -354,7 +346,9 @@ class Proxy:
         way = (session.source, session.target)
         if side is Side.RESPONSE:
             way = way[::-1]
-        rule = self.links.rule_for(message) if message is not None else None
+        gone = frames.ahead if side is Side.REQUEST else 0
+        # what has begun to go on cannot be held any more
+        rule = self.links.rule_for(message) if message is not None and not gone else None
         if rule is not None and rule.action is Action.DROP:
             if self.zookeeper:
                 raise Ended
@@ -369,10 +363,10 @@ class Proxy:
             if rule is not None:
                 await rule.released.wait()
             self.links.passed[way] += 1
-            piece = head
-            while piece:
+            if len(head) > gone:
+                await session.lanes[side].pass_on(head[gone:])
+            while piece := await frames.body():
                 await session.lanes[side].pass_on(piece)
-                piece = await frames.body()
         except BaseException:
             if rule is not None:
                 rule.lost += 1
@@ -406,7 +400,7 @@ class Proxy:
             if xid > 0:
                 session.zk_asked[xid] = (name, paths)
             return Message(session.source, session.target, Side.REQUEST, name, paths)
-        if size > _LARGEST:
+        if size > LARGEST:
             return None
         try:
             header = parse_request_header(body)
@@ -416,7 +410,7 @@ class Proxy:
             session.asked.append((header.correlation_id, header.api_key, header.api_version))
         if self.observer is not None:
             rest = body[header.body_position :]
-            self.observer.asked(session.number, header, rest, whole=size <= _LOOK)
+            self.observer.asked(session.number, header, rest, whole=size <= LOOK)
         name = api_name(header.api_key)
         return Message(session.source, session.target, Side.REQUEST, name, (), header.client_id)
 
@@ -437,8 +431,8 @@ class Proxy:
             if asked == correlation_id:
                 session.answered = (api_key, version)
                 name = api_name(api_key)
-                self._show_answer(session, body, whole=size <= _LOOK)
-                if api_key in (PRODUCE, FETCH) and size <= _LOOK and session.source == CLIENTS:
+                self._show_answer(session, body, whole=size <= LOOK)
+                if api_key in (PRODUCE, FETCH) and size <= LOOK and session.source == CLIENTS:
                     self._count_errors(name, api_key, version, body)
                 return Message(session.target, session.source, Side.RESPONSE, name)
         return None

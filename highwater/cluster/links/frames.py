@@ -1,0 +1,96 @@
+"""Frames of one stream, as a proxy reads them: the head, by which it decides, then the rest."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Awaitable, Callable
+
+import trio
+
+CHUNK = 65536
+LOOK = 65536
+"""The most bytes of a frame in its head."""
+LARGEST = 256 << 20
+"""A size beyond this is none: the first bytes of TLS or of HTTP, read as a size."""
+SOON_S = 0.01
+"""A head whose rest takes longer is not waited for (`Early`)."""
+_SIZE = struct.Struct(">i")
+
+Early = Callable[[bytes], Awaitable[bool]]
+"""Gets what there is of a head whose rest does not come soon; whether that has gone on."""
+
+
+class Frames:
+    """Reads frames: the head at once, the rest in pieces."""
+
+    def __init__(self, stream: trio.SocketStream) -> None:
+        self.stream = stream
+        self.buffer = bytearray()
+        self.rest = 0
+        self.ahead = 0
+        """The number of bytes of the last head that had gone on before it was whole."""
+
+    async def _fill(self, n: int) -> bool:
+        while len(self.buffer) < n:
+            data = await self.stream.receive_some(CHUNK)
+            if not data:
+                return False
+            self.buffer += data
+        return True
+
+    async def begun(self) -> bool:
+        """Whether another frame begins, once that is known."""
+        return await self._fill(1)
+
+    async def head(self, early: Early | None = None) -> tuple[bytes, int] | None:
+        """The next frame's first bytes with the size field, and its size; None at the end."""
+        self.ahead = 0
+        if early is not None:
+            with trio.move_on_after(SOON_S) as soon:
+                await self._fill_head()
+            begun = bytes(self.buffer)
+            if soon.cancelled_caught and await early(begun):
+                self.ahead = len(begun)
+        found = await self._fill_head()
+        if found is None:
+            return None
+        size, look = found
+        head = bytes(self.buffer[:look])
+        del self.buffer[:look]
+        self.rest = 4 + size - look
+        return head, size
+
+    async def _fill_head(self) -> tuple[int, int] | None:
+        """The frame's size, and that of its head, which is in the buffer then; None at the end."""
+        if not await self._fill(4):
+            return None
+        (size,) = _SIZE.unpack_from(self.buffer)
+        size = max(size, 0)
+        # what is no frame goes on as it comes: the far side closes, and neither waits for the rest
+        look = 4 + min(size, LOOK) if size <= LARGEST else len(self.buffer)
+        return (size, look) if await self._fill(look) else None
+
+    async def body(self) -> bytes:
+        """Further bytes of the frame; empty where it is whole."""
+        if not self.rest:
+            return b""
+        if not self.buffer:
+            data = await self.stream.receive_some(min(CHUNK, self.rest))
+            if not data:
+                raise Ended
+            self.rest -= len(data)
+            return bytes(data)
+        data = bytes(self.buffer[: self.rest])
+        del self.buffer[: self.rest]
+        self.rest -= len(data)
+        return data
+
+    async def rest_of_frame(self) -> bytes:
+        found = bytearray()
+        while piece := await self.body():
+            found += piece
+        return bytes(found)
+
+
+class Ended(Exception):
+    """This connection is over: one side closed, or a rule dropped it."""
