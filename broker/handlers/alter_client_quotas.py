@@ -28,7 +28,8 @@ _Entry = AlterClientQuotasResponse.EntryData
 
 
 async def handle(ctx: Context, request: Any) -> Reply:
-    entries, codes = [], []
+    entries: dict[frozenset[tuple[str, str | None]], Any] = {}
+    codes = []
     for entry in request.entries:
         code, message = ErrorCode.NONE, None
         try:
@@ -39,9 +40,11 @@ async def handle(ctx: Context, request: Any) -> Reply:
             await alter(ctx.services.zk, entity, operations, bool(request.validate_only))
         except ApiError as e:
             code, message = e.code, e.detail
-        entries.append(_result(entry, code, message))
+        # an entity that is named twice is changed twice, and answered once
+        named = frozenset((e.entity_type, e.entity_name) for e in entry.entity)
+        entries[named] = _result(entry, code, message)
         codes.append(code)
-    message_of_all = AlterClientQuotasResponse(entries=entries)
+    message_of_all = AlterClientQuotasResponse(entries=list(entries.values()))
     answer = Response(message_of_all, error_names=error_names(codes))
     if request.validate_only:
         return answer

@@ -62,6 +62,7 @@ API = Api(
     access=Access(inside="Read of each topic; followers: ClusterAction"),
 )
 
+ISOLATION_LEVELS = (0, 1)
 AT_ONCE = 120
 """The number of partitions read before other tasks have their turn: some 3 ms."""
 
@@ -71,6 +72,8 @@ def handle(ctx: Context, body: memoryview) -> Reply | Awaitable[Reply]:
         request = parse_fetch(body, ctx.version)
     except (struct.error, IndexError, ValueError) as e:
         raise BadMessage(f"a Fetch request that does not parse: {e}") from e
+    if request.isolation_level not in ISOLATION_LEVELS:
+        return _refused(ctx, request, ErrorCode.UNKNOWN_SERVER_ERROR)
     try:
         session, asked, full = ctx.services.replicas.sessions.enter(request, ctx.now_ms)
     except ApiError as e:
@@ -80,6 +83,13 @@ def handle(ctx: Context, body: memoryview) -> Reply | Awaitable[Reply]:
     if len(asked) > AT_ONCE or not fetch.read_at_once(asked):
         return _in_turns(fetch)
     return Delayed(fetch)
+
+
+def _refused(ctx: Context, request: FetchRequest, code: ErrorCode) -> Response:
+    """The same error for the request and for each partition, as Kafka gives it."""
+    refused = [FetchedPartition(p.tp, int(code), -1, -1, -1, b"", 0) for p in request.partitions]
+    parts = response_parts(ctx.version, int(code), 0, refused)
+    return Response(parts=parts, error_names=(code.name,))
 
 
 async def _in_turns(fetch: FetchOperation) -> Reply:

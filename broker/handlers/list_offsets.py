@@ -39,6 +39,7 @@ API = Api(
 
 LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3
 CONSUMER = -1
+ISOLATION_LEVELS = (0, 1)
 UNKNOWN = (-1, -1, -1)
 
 _Topic = ListOffsetsResponse.ListOffsetsTopicResponse
@@ -46,6 +47,8 @@ _Partition = _Topic.ListOffsetsPartitionResponse
 
 
 def handle(ctx: Context, request: Any) -> Reply | Awaitable[Reply]:
+    if request.replica_id == CONSUMER and (request.isolation_level or 0) not in ISOLATION_LEVELS:
+        raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR)
     repeated = _repeated(request)
     try:
         found = read_at_once(

@@ -42,6 +42,8 @@ def handle(ctx: Context, request: Any) -> Reply:
     expire_ms = min(now + retention, LONG_MAX) if given else NO_TIMESTAMP
     longest = services.config.offset_metadata_max_bytes
     offsets, errors = offsets_of(request, services.metadata, longest, now, expire_ms)
+    if not offsets:
+        return _response(request, errors, ErrorCode.NONE)
     ticket = Waiting(lambda code: _response(request, errors, code))
     services.groups.commit(
         request.group_id,

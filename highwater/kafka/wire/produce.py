@@ -72,8 +72,14 @@ def _string(view: memoryview, at: int) -> tuple[str | None, int]:
 
 
 def parse_produce(body: memoryview, version: int) -> ProduceRequest:
-    """The request in a body; raises struct.error, IndexError or ValueError if it is malformed."""
-    return _parse_flexible(body) if version >= FLEXIBLE else _parse_plain(body, version)
+    """The request in a body; of a partition that is named more than once the last one counts.
+
+    Raises struct.error, IndexError or ValueError if it is malformed.
+    """
+    found = _parse_flexible(body) if version >= FLEXIBLE else _parse_plain(body, version)
+    if len(found.partitions) > 1:
+        return found._replace(partitions=list(dict(found.partitions).items()))
+    return found
 
 
 def _parse_plain(body: memoryview, version: int) -> ProduceRequest:

@@ -498,6 +498,11 @@ def deletions() -> list[Case]:
     ]
 
 
+def quotas_of_one_twice() -> dict[str, Any]:
+    entity = [{"entity_type": "user", "entity_name": "u"}]
+    return {"entries": [{"entity": entity, "ops": []}] * 2, "validate_only": True}
+
+
 def others() -> list[Case]:
     def dirs(topics: Any) -> dict[str, Any]:
         return {"topics": [{"topic": t, "partitions": p} for t, p in topics.items()]}
@@ -534,6 +539,7 @@ def others() -> list[Case]:
         Case("a token put off", 39, {"hmac": b"none", "renew_period_ms": -1}),
         Case("a token's end", 40, {"hmac": b"none", "expiry_time_period_ms": -1}),
         Case("tokens", 41, {"owners": None}),
+        Case("quotas of one twice", 49, quotas_of_one_twice()),
         Case("SCRAM of one twice", 50, {"users": [{"name": "a"}, {"name": "a"}]}),
     ]  # fmt: skip
 

@@ -87,6 +87,8 @@ def offsets() -> list[Case]:
         Case("no group id", COMMIT, commit(""), versions=(2, 99)),
         Case("a partition twice", COMMIT, doubled(commit("simple")), versions=(2, 99)),
         Case("an unknown one twice", COMMIT, doubled(commit("simple", "nosuch")), versions=(2, 99)),
+        Case("of no topic", COMMIT, commit("none", "nosuch"), versions=(2, 99)),
+        Case("no group was made", DELETE_OFFSETS, _delete_offsets("none", "two", 0)),
         Case("of a bad name", COMMIT, commit("simple", "a b"), versions=(2, 99)),
         Case("of an internal topic", COMMIT, commit("simple", OFFSETS_TOPIC), versions=(2, 99)),
         Case("an unknown member", COMMIT, commit("simple", member="x"), versions=(2, 99)),

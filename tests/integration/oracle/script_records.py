@@ -76,6 +76,7 @@ def produces() -> list[Case]:
         case("negative partition", produce(batch(), partition=-1)),
         case("not the leader", produce(batch()), "2"),
         case("no replica", produce(batch(), "one"), "2"), case("acks=2", produce(batch(), acks=2)),
+        case("a partition twice", twice(produce(batch()), "topic_data", "partition_data")),
         case("wrong CRC", produce(broken_batch())), case("wrong count", produce(counted_wrong())),
         case("a torn batch", produce(batch()[:-5])),
         case("magic 1", produce(batch()[:16] + b"\1" + batch()[17:])),
@@ -176,6 +177,7 @@ def fetches() -> list[Case]:
         case("less than no wait", fetch(max_wait_ms=-1, topic="empty")),
         case("a partition twice", twice(fetch(), "topics", "partitions")),
         case("no topic name", fetch("")),
+        case("an isolation level that is none", fetch(isolation_level=7)),
         case("a session of nothing", fetch(session_epoch=0, topics=[]), versions=(7, 99)),
         case(
             "an unknown session begins anew",
@@ -242,6 +244,7 @@ def offsets() -> list[Case]:
         case("a partition twice", twice(list_offsets(-1), "topics", "partitions")),
         case("twice, and another", beside_another(twice(list_offsets(-1), "topics", "partitions"))),
         case("no topic name", list_offsets(-1, "")),
+        case("an isolation level that is none", list_offsets(-1, isolation_level=7)),
     ]
     for name, body, to in (
         ("this epoch", epoch_end(0), "1"),
