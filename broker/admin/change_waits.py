@@ -7,10 +7,18 @@ The requests have no time-out of their own.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, ClassVar
 
+import trio
+
 from highwater.broker.context import Delayed, Reply
-from highwater.broker.membership.agreement import LIMIT_MS, Question, about_announcements
+from highwater.broker.membership.agreement import (
+    FOLLOWED_LIMIT_MS,
+    LIMIT_MS,
+    Question,
+    about_announcements,
+)
 from highwater.broker.request.purgatory import DelayedOperation
 from highwater.broker.request.response import Response
 from highwater.world.api import ZkError
@@ -45,12 +53,12 @@ class ChangeWait(DelayedOperation):
 
 async def announcements(services: Services, *folders: str) -> list[Question]:
     """The question whether every broker has followed these folders to their present ends."""
-    try:
-        announced = {
-            feed.folder: await feed.announced() for feed in services.feeds if feed.folder in folders
-        }
-    except ZkError:
-        return []  # the change is done, and this broker's session is not what it waits for
+    announced = {}
+    # the change is done: where ZooKeeper does not answer any more, nothing is waited for
+    with suppress(ZkError), trio.move_on_after(FOLLOWED_LIMIT_MS / 1000):
+        for feed in services.feeds:
+            if feed.folder in folders:
+                announced[feed.folder] = await feed.announced()
     return [about_announcements(announced, services.followed)] if announced else []
 
 
