@@ -8,6 +8,7 @@ from struct import pack
 from typing import Any
 
 import pytest
+import trio
 
 from highwater.broker.handlers import produce
 from highwater.broker.log.log_config import LogConfig
@@ -354,3 +355,24 @@ def test_a_large_batch_is_looked_into_in_short_steps(codec: Compression) -> None
             work += 1
     assert slices >= count // SLICE
     assert (work > 0) == (codec is not Compression.NONE)
+
+
+@pytest.mark.parametrize("codec", list(Compression))
+@in_broker()
+async def test_others_do_not_wait_for_a_large_batch(b: Any, codec: Compression) -> None:
+    """Of two requests on two connections, the small one that comes later is answered first."""
+    await lead(b, max_message_bytes=str(4 << 20))
+    large = bytes(
+        build_batch([Record(b"k", b"v" * 90, n) for n in range(20_000)], compression=codec)
+    )
+    answered = []
+
+    async def ask(name: str, data: bytes) -> None:
+        assert error_of(await send(b, 9, data)) == "NONE"
+        answered.append(name)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(ask, "large", large)
+        await trio.lowlevel.checkpoint()
+        nursery.start_soon(ask, "small", batch(1))
+    assert answered == ["small", "large"]
