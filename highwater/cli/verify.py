@@ -64,7 +64,9 @@ from highwater.verdict.tables import RunUnreadable
     help="With --watch: the folder from which it goes on.  [default: FILE.watch]",
 )
 @click.option(
-    "--unseen", type=float, help="With --watch: seconds until what is missing is.  [default: 60]"
+    "--unseen",
+    type=float,
+    help="With --watch: so many seconds late, an output counts as missing.  [default: 60]",
 )
 @click.option("--seconds", type=float, help="With --watch: end after so many.")
 @click.option("--go-on", is_flag=True, help="With --watch: do not end at the first offender.")

@@ -139,7 +139,7 @@ def swap(p: Plant) -> None:
     p.topics["swap"] = {"sequence": NUMBER, "must": ["no repeat", "no gap", "order per key"]}
     p.numbers("swap", 1, 3, 2, 4)
     p.finds("K4", "swap", 2)
-    p.details["K4"] = "has number 2 of key k, and stands behind 3 (offset 1)"
+    p.details["K4"] = "has number 2 of key k, and comes after 3 (offset 1)"
 
 
 @plant

@@ -9,7 +9,7 @@ SELECT
   'violation' AS kind,
   g.target AS topic, g.to_partition AS partition, g.to_offset AS offset, CAST(NULL AS STRING) AS value,
   'is the output of ' || g.source || '-' || CAST(g.partition AS STRING) || ' offset ' || CAST(g.offset AS STRING)
-    || ' (key ' || g.key || '), and stands behind that of offset ' || CAST(g.before_offset AS STRING) AS detail
+    || ' (key ' || g.key || '), and comes after that of offset ' || CAST(g.before_offset AS STRING) AS detail
 FROM (
   SELECT
     p.source, p.target, p.partition, p.offset, p.key, p.to_partition, p.to_offset,

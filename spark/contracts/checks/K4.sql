@@ -9,7 +9,7 @@ SELECT count(*) AS examined FROM numbered n WHERE n.in_order AND n.key IS NOT NU
 SELECT
   'violation' AS kind,
   g.topic, g.partition, g.offset, CAST(NULL AS STRING) AS value,
-  'has number ' || CAST(g.sequence AS STRING) || ' of key ' || g.key || ', and stands behind '
+  'has number ' || CAST(g.sequence AS STRING) || ' of key ' || g.key || ', and comes after '
     || CAST(g.before_sequence AS STRING) || ' (offset ' || CAST(g.before_offset AS STRING) || ')' AS detail
 FROM (
   SELECT

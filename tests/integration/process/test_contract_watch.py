@@ -80,7 +80,7 @@ def test_offenders_are_named_as_they_come_and_once(
     with Watch(file, bootstrap) as again:
         assert again.code() == 1, again.said
         assert again.offenders == [
-            "K4 orders-0 offset 5: has number 5 of key ada, and stands behind 6 (offset 4)"
+            "K4 orders-0 offset 5: has number 5 of key ada, and comes after 6 (offset 4)"
         ], again.said
 
 

@@ -193,7 +193,7 @@ class ContractWatch:
     def _tell(self) -> None:
         self.told_at = time.monotonic()
         behind_s = max(0.0, (wall_ms() - self.machine.clock_ms) / 1000)
-        read = f"read to {behind_s:.1f} s before now" if self.machine.clock_ms else "reading"
+        read = f"{behind_s:.1f} s behind" if self.machine.clock_ms else "reading"
         self._say(
             f"{self.machine.records:,} records, {read}, {self.broken} offenders,"
             f" {self.bytes / (1 << 20):.1f} MiB of state"

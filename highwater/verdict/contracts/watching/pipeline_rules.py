@@ -154,7 +154,7 @@ class PipelineRules:
             before = self.orders.get(scope)
             self.orders[scope] = (one.offset, clock_ms)
             if before is not None and before[0] > one.offset:
-                detail = f"is the output of {place} (key {one.key}), and stands behind that of"
+                detail = f"is the output of {place} (key {one.key}), and comes after that of"
                 self._tell("K11", target, output, f"{detail} offset {before[0]}")
 
     def _transaction(self, name: str, inputs: list[tuple[str, Input]]) -> None:

@@ -133,7 +133,7 @@ class TopicRules:
         before = self.orders.get((row.partition, row.key))
         self.orders[row.partition, row.key] = (number, row.offset, at_ms)
         if before is not None and before[0] > number:
-            behind = f"stands behind {before[0]} (offset {before[1]})"
+            behind = f"comes after {before[0]} (offset {before[1]})"
             tell(self.told, "K4", row, f"has number {number} of key {row.key}, and {behind}")
 
     def _time(self, row: Row, time_ms: int, at_ms: int) -> None:
