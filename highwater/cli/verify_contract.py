@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 
 import click
@@ -37,14 +38,14 @@ def verify_contract(
         contract = load(str(file), _text)
         properties = _properties(command_config)
         settings = librdkafka_settings(properties)
-        if bootstrap is not None and (why := _unreachable(bootstrap, properties)):
-            complain(why)
-            return 3
         read_ms = wall_ms()
         notes: list[str] = []
         records: Iterable[Record]
         if bootstrap is not None:
-            reader = Reader(contract, bootstrap, settings, lambda line: click.echo(line, err=True))
+            reader = Reader(
+                contract, bootstrap, settings, lambda line: click.echo(line, err=True),
+                partial(_unreachable, bootstrap, properties),
+            )  # fmt: skip
             records, notes = reader.records(), reader.notes
         else:
             assert run is not None
@@ -65,8 +66,8 @@ def verify_contract(
 
 
 def _unreachable(bootstrap: str, properties: dict[str, str]) -> str | None:
-    """Why no broker is reached, in the doctor's words and at once: librdkafka has one word for all
-    reasons, after 20 s.  None where one is reached, or the doctor cannot log in by this mechanism.
+    """Why no broker is reached, in the doctor's words; None where one is, or where the doctor
+    cannot log in by this mechanism.
     """
     login = Login.of(properties)
     if login.sasl and not login.mechanism.startswith(("PLAIN", "SCRAM")):

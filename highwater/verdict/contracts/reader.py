@@ -77,6 +77,9 @@ class Reader:
     bootstrap: str
     settings: Mapping[str, str]
     progress: Callable[[str], None]
+    unreachable: Callable[[], str | None] = lambda: None
+    """Says why no broker is reached, before librdkafka is asked, which has one word for all reasons
+    after 20 s."""
     notes: list[str] = field(default_factory=list)
     _told: str = ""
     """The last complaint of librdkafka."""
@@ -102,6 +105,8 @@ class Reader:
         except KafkaException as error:
             raise RecordsUnreadable(f"the settings are refused: {_words(error)}") from None
         try:
+            if why := self.unreachable():
+                raise RecordsUnreadable(why)
             begins, ends = self._bounds(consumer)
             yield from self._read(consumer, begins, ends)
         except ClientHangs as error:

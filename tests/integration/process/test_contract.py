@@ -9,6 +9,7 @@ import socket
 import subprocess
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -172,7 +173,9 @@ def test_why_no_broker_is_reached_is_told_at_once(tmp_path: Path) -> None:
 
 def _speaks_tls(listener: socket.socket) -> None:
     """Answers the first bytes of plain text with a TLS alert, as a TLS listener does."""
-    connection, _ = listener.accept()
-    with connection:
-        connection.recv(1 << 16)
-        connection.sendall(bytes.fromhex("15030300020246"))
+    with suppress(OSError):  # until it is closed
+        while True:
+            connection, _ = listener.accept()
+            with connection:
+                connection.recv(1 << 16)
+                connection.sendall(bytes.fromhex("15030300020246"))
