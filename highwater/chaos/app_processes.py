@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import shlex
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,6 +23,7 @@ from highwater.cluster.lives import DOWN, PAUSED, UP, Lives
 
 RESTARTS: Final = 5
 """A copy that ends by itself once more stays down."""
+TOO_OFTEN: Final = "six times"
 RESTART_AFTER_S: Final = 1.0
 GRACE_S: Final = 5.0
 LAST_LINES: Final = 5
@@ -30,6 +32,18 @@ LAST_LINES: Final = 5
 def name_of(copy: int) -> str:
     """`app`, `app-2`, ...; copies count from 1."""
     return "app" if copy == 1 else f"app-{copy}"
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """The end of a copy that nobody asked for."""
+
+    code: int | None
+    lines: tuple[str, ...] = ("it printed nothing",)
+    """The last ones that it printed."""
+
+    def __str__(self) -> str:
+        return f"ended by itself with code {self.code}: {' / '.join(self.lines)}"
 
 
 @dataclass(slots=True)
@@ -42,8 +56,8 @@ class Copy:
     log: Path
     child: Child | None = None
     wanted: bool = False
-    ends: list[str] = field(default_factory=list)
-    """Each end of its own, with its last lines."""
+    ends: list[End] = field(default_factory=list)
+    """Those of its own."""
 
     @property
     def running(self) -> bool:
@@ -165,12 +179,11 @@ class AppCluster:
                 if not copy.wanted or copy.running or copy.child is None:
                     continue
                 lines = [line for line in copy.child.new_output().splitlines() if line.strip()]
-                told = " / ".join(lines[-LAST_LINES:]) or "it printed nothing"
-                code = copy.child.popen.poll()
-                copy.ends.append(f"{copy.name} ended by itself with code {code}: {told}")
+                end = End(copy.child.popen.poll(), *([tuple(lines[-LAST_LINES:])] if lines else []))
+                copy.ends.append(end)
                 copy.wanted = False
                 self.copies_lives.note(copy.name, DOWN)
-                self._say(copy.ends[-1])
+                self._say(f"{copy.name} {end}")
                 if len(copy.ends) > RESTARTS:
                     self.gave_up.set()
                 else:
@@ -178,6 +191,22 @@ class AppCluster:
                     if not copy.running:  # a fault's end may have been quicker
                         self.launch(copy)
             await trio.sleep(0.05)
+
+    def ends(self) -> list[str]:
+        """Each end of a copy's own; those that are alike in one line."""
+        told = Counter(f"{copy.name} {end}" for copy in self.copies.values() for end in copy.ends)
+        return [f"{line} ({n} times)" if n > 1 else line for line, n in told.items()]
+
+    def why_given_up(self) -> str | None:
+        """What became of the copy that ended too often, in one sentence; None where none did."""
+        for copy in self.copies.values():
+            if len(copy.ends) > RESTARTS:
+                who = "the application" if len(self.copies) == 1 else copy.name
+                last = copy.ends[-1]
+                alike = {end.code for end in copy.ends} == {last.code}
+                times = TOO_OFTEN if alike else f"{TOO_OFTEN}, the last time"
+                return f"{who} ended {times} with code {last.code}: {last.lines[-1]}"
+        return None
 
     async def end_all(self) -> None:
         async with trio.open_nursery() as nursery:

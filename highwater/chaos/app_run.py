@@ -41,6 +41,7 @@ from highwater.cluster.faults.fault_model import Fault
 from highwater.cluster.faults.witness import Witness
 from highwater.cluster.faults.witnesses import witness_of
 from highwater.cluster.interface import WITHOUT_ZOOKEEPER, Cluster, controller, controller_ids
+from highwater.cluster.links.link_rules import CLIENTS, Links
 from highwater.cluster.processes.process_cluster import process_cluster
 from highwater.cluster.processes.process_settings import Settings
 from highwater.cluster.processes.programs import Highwater, Program
@@ -139,6 +140,8 @@ class AppRun:
         self._deaths = DeathWitness(lambda number: [])
         self._outputs: dict[int, tuple[int, int]] = {}
         """Partition of the output -> how many records it has, and the offset after the last."""
+        self._connected = trio.Event()
+        """A copy has connected to the cluster: one that cannot start is fed nothing."""
         self.topics = [TopicInfo(t, PARTITIONS, 3, 2) for t in (options.input, options.output)]
         self.schedule = generate(options) if options.schedule is None else options.schedule
         apps = [name_of(n) for n in range(1, options.copies + 1)]
@@ -227,8 +230,8 @@ class AppRun:
                 for copy in apps.copies.values():
                     apps.launch(copy)
                 nursery.start_soon(count, traffic_log, feeder, watcher)
-                for task in (apps.supervise, watcher.watch):
-                    nursery.start_soon(task)
+                nursery.start_soon(apps.supervise)
+                nursery.start_soon(self._watch, stage.links, watcher)
                 nursery.start_soon(self._watch_reading, plain)
                 nursery.start_soon(self._settle_deaths, witness)
                 await self._feed_and_break(stage, engine, apps, feeder, watcher)
@@ -281,26 +284,44 @@ class AppRun:
     ) -> None:
         stop = trio.Event()
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(feeder.feed, self.options.rate, stop)
+            nursery.start_soon(self._feed, feeder, stop)
             await self._first_output(apps, watcher)
-            self.progress.phase(
-                "the application works, faults are injected", self.options.duration_s
-            )
-            async with trio.open_nursery() as faults:
-
-                async def give_up() -> None:
-                    await apps.gave_up.wait()
-                    faults.cancel_scope.cancel()
-
-                faults.start_soon(give_up)
-                await engine.run(self.schedule, self.options.duration_s)
-                faults.cancel_scope.cancel()
-            self.progress.phase("healing")
-            await engine.mend()
             if not apps.gave_up.is_set():
-                late = await stage.wait_healthy(HEAL_S)
-                self.missing += [f"{HEAL_S:g} s after healing, {p}" for p in late]
+                works = "the application works, " if watcher.ids else ""
+                self.progress.phase(f"{works}faults are injected", self.options.duration_s)
+                self._connected.set()  # a client id such as `3` is taken for a broker's
+                await self._inject(stage, engine, apps)
             stop.set()
+
+    async def _feed(self, feeder: Feeder, stop: trio.Event) -> None:
+        while not self._connected.is_set():
+            if stop.is_set():
+                return
+            await trio.sleep(0.05)
+        await feeder.feed(self.options.rate, stop)
+
+    async def _watch(self, links: Links, watcher: Watcher) -> None:
+        """Until then no client of the harness goes through the proxies, to be taken for a copy."""
+        while not (any(s == CLIENTS for s, _ in links.connections) or self._connected.is_set()):
+            await trio.sleep(0.05)
+        self._connected.set()
+        await watcher.watch()
+
+    async def _inject(self, stage: ChaosStage, engine: Engine, apps: AppCluster) -> None:
+        async with trio.open_nursery() as faults:
+
+            async def give_up() -> None:
+                await apps.gave_up.wait()
+                faults.cancel_scope.cancel()
+
+            faults.start_soon(give_up)
+            await engine.run(self.schedule, self.options.duration_s)
+            faults.cancel_scope.cancel()
+        self.progress.phase("healing")
+        await engine.mend()
+        if not apps.gave_up.is_set():
+            late = await stage.wait_healthy(HEAL_S)
+            self.missing += [f"{HEAL_S:g} s after healing, {p}" for p in late]
 
     async def _first_output(self, apps: AppCluster, watcher: Watcher) -> None:
         """A fault on an application that has not begun to work would show nothing of it."""
@@ -308,7 +329,7 @@ class AppRun:
         with trio.move_on_after(FIRST_S):
             while not watcher.ids and not apps.gave_up.is_set():
                 await trio.sleep(0.05)
-        if not watcher.ids and self.schedule:
+        if not watcher.ids and self.schedule and not apps.gave_up.is_set():
             self.missing.append(
                 f"nothing had come out in {self.options.output} {FIRST_S:g} s after the start, "
                 "when the faults began"
@@ -316,6 +337,8 @@ class AppRun:
 
     async def _drain(self, apps: AppCluster, feeder: Feeder, watcher: Watcher) -> None:
         """Waits until the output is complete and at rest, or the time that it has is over."""
+        if apps.gave_up.is_set():
+            return
         self.progress.phase("waiting for the output", self.options.within_s)
         with trio.move_on_after(self.options.within_s + 1):
             while not apps.gave_up.is_set() and not (
@@ -337,21 +360,20 @@ class AppRun:
             await trio.sleep(0.5)
 
     def _notice(self, engine: Engine, apps: AppCluster, feeder: Feeder) -> None:
+        if (why := apps.why_given_up()) is not None:
+            self.problems.append(why)
+            return
         if not self.read:
             self.problems.append(f"no copy of the application ever read {self.options.input}")
-        for copy in apps.copies.values():
-            if apps.gave_up.is_set() and copy.ends and not copy.running:
-                self.problems.append(f"{copy.ends[-1]} (time {len(copy.ends)})")
         if not feeder.acknowledged:
             self.missing.append(f"no record of {self.options.input} was acknowledged")
         fired = list(read_lines(self.folder.faults))
-        if not apps.gave_up.is_set():
-            if engine.planned > len(fired):
-                self.missing.append(f"{engine.planned} faults were planned, {len(fired)} fired")
-            for fault in fired:
-                if not fault["effect"]:
-                    told = f"{fault['name']} on {fault['target']}"
-                    self.missing.append(f"fault {told} had no visible effect")
+        if engine.planned > len(fired):
+            self.missing.append(f"{engine.planned} faults were planned, {len(fired)} fired")
+        for fault in fired:
+            if not fault["effect"]:
+                told = f"{fault['name']} on {fault['target']}"
+                self.missing.append(f"fault {told} had no visible effect")
 
     def _check(
         self, bootstrap: str, feeder: Feeder, apps: AppCluster, left: Sequence[str]
@@ -367,9 +389,8 @@ class AppRun:
                 f"the cluster lost {len(lost)} acknowledged records of {self.options.input}, "
                 f"the first with id {lost[0]}"
             )
-        ends = [told for copy in apps.copies.values() for told in copy.ends]
         told = f"{feeder.sent:,} inputs sent, {len(feeder.acknowledged):,} acknowledged"
-        judgement = judge(self.contract, found, [told, *ends, *left, *reader.notes])
+        judgement = judge(self.contract, found, [told, *apps.ends(), *left, *reader.notes])
         if judgement.verdict == "invalid":
             rule, first, many = next(
                 (i, e, o.violations) for i, o in judgement.checks.items() if o.status == "violated"

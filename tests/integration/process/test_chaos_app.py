@@ -90,5 +90,18 @@ def test_one_that_never_reads_is_named_so(tmp_path: Path) -> None:
 def test_one_that_ends_by_itself_is_told_with_its_last_lines(tmp_path: Path) -> None:
     verdict = chaos(tmp_path, "ends", [], "--duration=30", "--within=1")
     assert verdict["verdict"] == "invalid", verdict["said"]
-    told = "app ended by itself with code 1: the configuration is missing"
-    assert verdict["notes"].count(told) == 6
+    told = "app ended by itself with code 1: the configuration is missing (6 times)"
+    assert verdict["notes"].count(told) == 1
+
+
+def test_one_that_cannot_start_is_fed_nothing_and_meets_no_fault(tmp_path: Path) -> None:
+    none = tmp_path / "none.py"
+    app = f"{sys.executable} {none}"
+    verdict = run_app(tmp_path, app, "--duration=30", schedule=KILL_THE_APP)
+    assert (verdict["verdict"], verdict["code"]) == ("invalid", 1), verdict["said"]
+    assert verdict["headline"].startswith("the application ended six times with code 2: ")
+    assert str(none) in verdict["headline"]
+    assert "0 inputs sent, 0 acknowledged" in verdict["notes"]
+    assert list(read_lines(tmp_path / "run" / "faults.jsonl")) == []
+    for false in ("works", "faults", "healing", "after the start", "ever read"):
+        assert false not in verdict["said"], verdict["said"]

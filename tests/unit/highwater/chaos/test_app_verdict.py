@@ -18,7 +18,7 @@ from confluent_kafka import KafkaError, KafkaException
 from rich.console import Console
 
 from highwater.chaos import app_run
-from highwater.chaos.app_processes import AppCluster, Copy
+from highwater.chaos.app_processes import AppCluster, Copy, End
 from highwater.chaos.app_run import AppOptions, AppRun
 from highwater.chaos.app_traffic import Feeder, Watcher
 from highwater.chaos.progress import Progress
@@ -120,7 +120,7 @@ def a_run(folder: Path, **options: Any) -> AppRun:
 
 def copies(ends: int = 0) -> AppCluster:
     copy = Copy("app", "python app.py", {}, Path("app.log"))
-    copy.ends = [f"app ended with code 2: no such file (time {n})" for n in range(ends)]
+    copy.ends = [End(2, ("Traceback", "no such file"))] * ends
     made = AppCluster(cast("Any", None), [copy], lambda line: None)
     if ends == 6:
         made.gave_up.set()
@@ -220,7 +220,29 @@ def test_an_application_that_ended_six_times(topics: Topics, tmp_path: Path) -> 
     topics.put("invoices", "a", "b", "c")
     found = judged(a_run(tmp_path), apps=copies(ends=6))
     assert found.verdict == "invalid"
-    assert "app ended with code 2" in found.headline
+    assert found.headline == "the application ended six times with code 2: no such file"
+    told = "app ended by itself with code 2: Traceback / no such file (6 times)"
+    assert found.notes[:2] == [found.headline, "3 inputs sent, 3 acknowledged"]
+    assert found.notes.count(told) == 1
+
+
+def test_the_copy_that_ended_too_often_is_named(tmp_path: Path) -> None:
+    two = [Copy(name, "", {}, Path("app.log")) for name in ("app", "app-2")]
+    two[1].ends = [End(1), *[End(-9)] * 5]
+    assert AppCluster(cast("Any", None), two, lambda line: None).why_given_up() == (
+        "app-2 ended six times, the last time with code -9: it printed nothing"
+    )
+
+
+def test_one_that_never_began_is_told_by_that_alone(topics: Topics, tmp_path: Path) -> None:
+    topics.log.clear()
+    run = a_run(tmp_path)
+    run.read = False
+    found = judged(run, acknowledged="", apps=copies(ends=6), planned=2)
+    assert found.verdict == "invalid"
+    assert found.headline == "the application ended six times with code 2: no such file"
+    told = [note for note in found.notes if not note.endswith("holds no record")]
+    assert not [note for note in told if "void" in note or "ever read" in note], found.notes
 
 
 def test_a_run_that_shows_nothing_is_void(topics: Topics, tmp_path: Path) -> None:
