@@ -23,7 +23,7 @@ from highwater.cluster.faults.fault_model import Fault, ScheduleError, parse_one
 from highwater.cluster.faults.stage import Led, Stage
 from highwater.cluster.faults.targets import APART
 from highwater.cluster.faults.verbs import VERBS
-from highwater.cluster.interface import PATIENCE_S, ClusterError
+from highwater.cluster.interface import ClusterError
 
 FELT_S = 5.0
 """How long the end of a cut or a hold is put off while it has met no traffic."""
@@ -170,7 +170,7 @@ class FaultDesk:
         if fired.timer.cancelled_caught or fired not in self.open() or fired.ending:
             return
         try:
-            await self._end(fired, PATIENCE_S)
+            await self._end(fired, 0)  # it ends when it was said to, whether it met traffic or not
         except ControlError as error:
             self._events.add(error.message)
 

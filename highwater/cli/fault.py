@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,9 @@ import click
 from highwater.cli.cluster_folder import control_url, default_folder, dir_option
 from highwater.cli.error_lines import complain
 
+WAIT_S = 10.0
+LOOK_S = 2.0
+"""How long a fault of a link is looked at before it is told that no traffic has met it."""
 _FIELDS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("from", {"help": "cut, hold, drop, latency, ...: where the messages come from."}),
     ("to", {"help": "Where they go to.  [default: the other brokers]"}),
@@ -45,13 +49,12 @@ def _options(function: Any) -> Any:
 @click.option(
     "--within",
     type=click.FloatRange(0),
-    default=10.0,
-    show_default=True,
-    help="Seconds for a cut, hold or drop to meet traffic, and for `wait`.",
+    help="A cut, hold, latency, ... must meet traffic within so many seconds, else the exit code is"
+    " 1.  For `wait`: its seconds.  [default for `wait`: 10]",
 )
 @dir_option
 def fault(
-    verb: str, target: tuple[str, ...], within: float, folder: Path | None, **fields: Any
+    verb: str, target: tuple[str, ...], within: float | None, folder: Path | None, **fields: Any
 ) -> None:
     """Break the running cluster: kill, stop, start, restart, pause, resume, cut, isolate, heal,
     latency, bandwidth, reset_peer, hold, drop, release, disk_full, slow_disk, clock_jump,
@@ -59,9 +62,10 @@ def fault(
     start_all (docs/faults.md).
 
     Targets are members or roles: broker-2, zookeeper, controller, leader of orders-0, follower of
-    orders-0.  It says the effect that was seen; where none was, the exit code is 1.  Beside the
-    verbs: `list` shows the faults that are on, `end ID` ends one, `mend` ends all and starts what
-    is down, `wait` waits for what docs/control.md lists.
+    orders-0.  It says the effect that was seen; where none was, the exit code is 1.  A fault of a
+    link on which nothing goes is on all the same, and said to be.  Beside the verbs: `list` shows
+    the faults that are on, `end ID` ends one, `mend` ends all and starts what is down, `wait` waits
+    for what docs/control.md lists.
 
     \b
     Examples:
@@ -100,7 +104,9 @@ def _refuse_surplus(verb: str, target: str, entry: dict[str, Any]) -> None:
         raise click.UsageError(f"{verb} takes no --{next(iter(entry)).replace('_', '-')}")
 
 
-def _carry_out(control: Any, verb: str, target: str, entry: dict[str, Any], within: float) -> None:
+def _carry_out(
+    control: Any, verb: str, target: str, entry: dict[str, Any], within: float | None
+) -> None:
     if verb == "list":
         for fired in control.status()["faults"]:
             click.echo(f"{fired['id']:>4}  {fault_line(fired)}")
@@ -108,7 +114,9 @@ def _carry_out(control: Any, verb: str, target: str, entry: dict[str, Any], with
         control.mend()
         click.echo("mended")
     elif verb == "wait":
-        click.echo(f"{target}: after {control.wait(target, within):.1f} s")
+        click.echo(
+            f"{target}: after {control.wait(target, WAIT_S if within is None else within):.1f} s"
+        )
     elif verb == "end":
         if not target.isdecimal():
             raise click.UsageError("end needs the number of a fault: `highwater fault list`")
@@ -117,20 +125,34 @@ def _carry_out(control: Any, verb: str, target: str, entry: dict[str, Any], with
         _fire(control, verb, target, entry, within)
 
 
-def _fire(control: Any, verb: str, target: str, entry: dict[str, Any], within: float) -> None:
+def _fire(
+    control: Any, verb: str, target: str, entry: dict[str, Any], within: float | None
+) -> None:
     fired = control.fault(verb, target, **entry)
-    deadline = time.monotonic() + within
-    while fired["effect"] is None and not fired.get("met") and "ended" not in fired:
+    until = datetime.now() + timedelta(seconds=entry["for"]) if "for" in entry else None
+    deadline = time.monotonic() + (LOOK_S if within is None else within)
+    while not (met := fired["effect"] or fired.get("met")) and "ended" not in fired:
         if time.monotonic() > deadline:
-            raise click.ClickException(
-                f"{verb} {fired['target']}: no traffic has met it within {within:g} s;"
-                f" it is still on (`highwater fault end {fired['id']}`)"
-            )
+            break
         time.sleep(0.05)
         fired = control.get_fault(fired["id"])
-    click.echo(fault_line(fired))
-    if "ended" not in fired and "for" not in entry:
-        click.echo(f"`highwater fault end {fired['id']}` ends it")
+    subject, ending = f"{verb} {fired['target']}", _how_it_ends(fired["id"], until)
+    if not met and "ended" in fired:
+        raise click.ClickException(f"{subject}: it met no traffic, and is over")
+    if not met and within is not None:
+        raise click.ClickException(
+            f"{subject}: no traffic has met it within {within:g} s; {ending}"
+        )
+    click.echo(fault_line(fired) if met else f"{subject}: it is on, and no traffic has met it yet")
+    if "ended" not in fired:
+        click.echo(ending)
+
+
+def _how_it_ends(number: int, until: datetime | None) -> str:
+    command = f"`highwater fault end {number}`"
+    if until is None:
+        return f"{command} ends it"
+    return f"it goes on until {until:%H:%M:%S}; {command} ends it before"
 
 
 def fault_line(fired: dict[str, Any]) -> str:

@@ -76,6 +76,13 @@ def require_running(cluster: Cluster, member: str) -> None:
         raise ClusterError(f"{member} does not run; what runs is {', '.join(up) or 'nothing'}")
 
 
+def require_awake(cluster: Cluster, member: str) -> None:
+    """Raises ClusterError for a member that does not run, or that stands still and obeys nobody."""
+    require_running(cluster, member)
+    if cluster.paused(member):
+        raise ClusterError(f"{member} is paused: resume it first")
+
+
 def require_paused(cluster: Cluster, member: str) -> None:
     """Raises ClusterError for a member that does not run, or that does not stand still."""
     require_running(cluster, member)

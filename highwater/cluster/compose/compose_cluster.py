@@ -40,6 +40,7 @@ from highwater.cluster.interface import (
     ClusterError,
     broker,
     broker_number,
+    require_awake,
     require_member,
     require_running,
 )
@@ -250,7 +251,7 @@ class ComposeCluster(LocalCluster):
         self.lives.note(member, DOWN)
 
     async def stop(self, member: str, timeout_s: float = PATIENCE_S) -> int:
-        require_running(self, member)
+        require_awake(self, member)
         self._wanted.discard(member)
         await _docker("stop", "-t", str(int(timeout_s)), self.container(member))
         self._running.discard(member)

@@ -34,6 +34,7 @@ from highwater.cluster.interface import (
     broker,
     broker_number,
     controller,
+    require_awake,
     require_member,
     require_running,
 )
@@ -222,7 +223,7 @@ class ProcessCluster(LocalCluster):
         self.write_state()
 
     async def stop(self, member: str, timeout_s: float = PATIENCE_S) -> int:
-        require_running(self, member)
+        require_awake(self, member)
         self._wanted.discard(member)
         self._children[member].signal(signal.SIGTERM)
         code = await self._exit_code(member, timeout_s)
@@ -246,7 +247,7 @@ class ProcessCluster(LocalCluster):
         return hosts.lacks(doors=bool(doors))
 
     async def fill_disk(self, member: str) -> int:
-        require_running(self, member)
+        require_awake(self, member)
         allow = refuse_writes(self.pid(member))
         self._wanted.discard(member)
         code = await self._exit_code(member, PATIENCE_S)

@@ -101,7 +101,7 @@ def test_each_command_says_the_effect_that_was_seen(folder: Path) -> None:
         (["cut", "--from=broker-1", "--to=zookeeper"], "stopped"),
         (["latency", "broker-1", "--latency=50", "--jitter=20"], "delayed"),
     ):
-        begun = fault(*words)
+        begun = fault(*words, "--within=10")
         assert "has met" in begun
         assert effect in fault("end", begun.split("fault end ")[1].split("`")[0])
     assert "connections" in fault("reset_peer", "controller")
@@ -114,6 +114,27 @@ def test_each_command_says_the_effect_that_was_seen(folder: Path) -> None:
     assert fault("mend") == "mended\n"
 
 
+def test_a_fault_without_traffic_is_on_and_said_to_be(folder: Path) -> None:
+    done = highwater("fault", "hold", "--api=EndTxn", f"--dir={folder}")
+    assert done.returncode == 0, done.stderr
+    on, end = done.stdout.splitlines()
+    assert on == "hold EndTxn request *->*: it is on, and no traffic has met it yet"
+    number = end.removeprefix("`highwater fault end ").removesuffix("` ends it")
+    listed = highwater("fault", "list", f"--dir={folder}").stdout
+    assert listed.split()[0] == number
+    control = Control(state(folder)["control"], token_of(folder))
+    for words in (["hold", "--api=EndTxn"], ["latency", "broker-1", "--latency=5"]):
+        done = highwater("fault", *words, "--for=3", f"--dir={folder}")
+        assert done.returncode == 0, done.stderr
+        assert "it goes on until " in done.stdout
+    highwater("fault", "mend", f"--dir={folder}")
+    control.fault("pause", "broker-3")
+    for verb in ("disk_full", "stop", "restart"):
+        with pytest.raises(ControlError, match="broker-3 is paused: resume it first"):
+            control.fault(verb, "broker-3")
+    highwater("fault", "mend", f"--dir={folder}")
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -123,6 +144,7 @@ def test_each_command_says_the_effect_that_was_seen(folder: Path) -> None:
         (["end", "77"], "no fault 77; open now: none"),
         (["wait", "helthy"], "until 'helthy' is not understood"),
         (["hold", "--api=EndTxn", "--within=0.1"], "no traffic has met it within 0.1 s"),
+        (["hold", "--api=EndTxn", "--for=0.1"], "it met no traffic, and is over"),
     ],
 )
 def test_what_had_no_effect_is_one_line_and_exit_code_1(

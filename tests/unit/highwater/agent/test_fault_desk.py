@@ -97,6 +97,15 @@ async def test_what_met_nobody_is_an_error_and_undone(autojump_clock: object) ->
             await desk.end(fired.number)
 
 
+async def test_its_time_ends_a_fault_that_met_nobody(autojump_clock: object) -> None:
+    async with a_desk() as (desk, links):
+        fired = await desk.fire({**CUT, "for": 2})
+        await trio.sleep(1.9)
+        assert desk.open() == [fired]
+        await trio.sleep(0.2)
+        assert (desk.open(), links.cuts) == ([], [])
+
+
 @pytest.mark.parametrize("undo", ["mend", "heal"])
 async def test_what_something_else_took_back_is_over(undo: str, autojump_clock: object) -> None:
     async with a_desk() as (desk, links):
