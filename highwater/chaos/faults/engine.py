@@ -28,6 +28,7 @@ LAST_FAULT_S = 5.0
 """No random fault fires later than this before the end."""
 FELT_S = 30.0
 """The extra time for a cut or a hold that has not met any traffic yet."""
+LOOK_EVERY_S = 0.02
 Progress = Callable[[str], None]
 
 
@@ -47,15 +48,18 @@ class Engine:
         `until_s`."""
         self._zero_ns = time.monotonic_ns()
         begun = trio.current_time()
-        async with trio.open_nursery() as nursery:
-            for fault in schedule:
-                if fault.optional and trio.current_time() > begun + until_s - LAST_FAULT_S:
-                    break
-                self.planned += fault.name not in SILENT
-                due = begun + fault.at if fault.at is not None else trio.current_time()
-                await trio.sleep_until(max(due, trio.current_time()) + fault.after)
-                await self._fire(fault, nursery)
-        await trio.sleep_until(begun + until_s)
+        async with trio.open_nursery() as watching:
+            watching.start_soon(self._watch_open)
+            async with trio.open_nursery() as nursery:
+                for fault in schedule:
+                    if fault.optional and trio.current_time() > begun + until_s - LAST_FAULT_S:
+                        break
+                    self.planned += fault.name not in SILENT
+                    due = begun + fault.at if fault.at is not None else trio.current_time()
+                    await trio.sleep_until(max(due, trio.current_time()) + fault.after)
+                    await self._fire(fault, nursery)
+            await trio.sleep_until(begun + until_s)
+            watching.cancel_scope.cancel()
 
     async def _fire(self, fault: Fault, nursery: trio.Nursery) -> None:
         if fault.params.get("until") == "healthy":
@@ -73,8 +77,8 @@ class Engine:
             return
         if not done.effect_at_undo:
             self._tell(fault, done, t_ns)
-        elif fault.lasts is not None:
-            self.progress(f"{fault.name} {done.target}")
+        else:
+            self.progress(f"{fault.name} {done.target}: begun")
         if done.undo is None:
             return
         self._open.append((fault, done, t_ns))
@@ -82,6 +86,21 @@ class Engine:
             nursery.start_soon(self._end_later, fault, done, t_ns)
         elif fault.name == "move_controller":
             await self._end(fault, done, t_ns)
+
+    async def _watch_open(self) -> None:
+        """Says when an open fault meets its first traffic, and ends one that a later entry has
+        undone; until cancelled."""
+        met: set[int] = set()
+        while True:
+            for fault, done, t_ns in list(self._open):
+                if not done.effect_at_undo:
+                    continue
+                if done.felt is not None and t_ns not in met and done.felt():
+                    met.add(t_ns)
+                    self.progress(f"{fault.name} {done.target}: has met its first traffic")
+                if done.holds is not None and not done.holds():
+                    await self._end(fault, done, t_ns)
+            await trio.sleep(LOOK_EVERY_S)
 
     async def _attempt(self, fault: Fault) -> Done:
         deadline = trio.current_time() + RETRY_S

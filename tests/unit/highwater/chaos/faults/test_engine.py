@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -112,6 +113,30 @@ async def test_that_it_met_nobody_is_told(
     took, told = await outcome(fault, tmp_path, 1000)
     assert took == pytest.approx(2.0 + FELT_S, abs=0.1)
     assert not any(line["effect"] for line in told)
+
+
+@pytest.mark.parametrize("lasts", [None, 4.0], ids=["released", "for"])
+async def test_a_hold_tells_its_beginning_and_its_first_message_at_that_moment(
+    lasts: float | None, tmp_path: Path, autojump_clock: object
+) -> None:
+    members, told = Members(), list[tuple[int, str]]()
+    engine = Engine(
+        a_stage(members),
+        LineLog(tmp_path / "faults.jsonl"),
+        lambda line: told.append((round(trio.current_time() - began), line)),
+    )
+    release = [Fault("release", after=4.0, params={"rule": "H"})] * (lasts is None)
+    hold = replace(HOLD, lasts=lasts, label="H")
+    began = trio.current_time()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(come_along, members.links, 2.0)
+        await engine.run([replace(hold, after=1.0), *release], 20)
+        await engine.mend()
+    engine.log.close()
+    subject = "hold Fetch response broker-1->*: "
+    assert told[:2] == [(1, f"{subject}begun"), (2, f"{subject}has met its first traffic")]
+    assert (5, f"{subject}held 1 messages") in [(at if lasts else 5, line) for at, line in told[2:]]
+    assert max(at for at, _ in told) < 15, "nothing is left for the healing"
 
 
 async def test_wait_healthy_waits_for_the_end_of_a_fault_that_is_under_way(
