@@ -94,3 +94,27 @@ def test_all_api_versions_can_be_listed_from_every_broker(apache_tool: Run, boot
     )
     assert len(re.findall(r"\(id: [123] rack: null\) -> \(", listed)) == 3
     assert "UNSUPPORTED" not in re.findall(r"Produce\(0\): ([^\n]*)", listed)[0]
+
+
+def test_committed_offsets_are_read_from_their_topic_as_monitors_do(
+    apache_tool: Run, bootstrap: str
+) -> None:
+    """Kafka's own formatter opens the commits that the group coordinator has written."""
+    group, topic = "tools-monitored", "tools-monitored"
+    at = ["--bootstrap-server", bootstrap]
+    said(apache_tool(TOPICS, [*at, "--create", "--topic", topic, "--partitions", "1"]))
+    reset = ["--reset-offsets", "--to-offset", "0", "--execute", "--topic", topic]
+    command = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
+    said(apache_tool(command, [*at, "--group", group, *reset]))
+    reading = ["--topic", "__consumer_offsets", "--from-beginning", "--timeout-ms", "4000"]
+    reading += ["--formatter", "org.apache.kafka.tools.consumer.OffsetsMessageFormatter"]
+    consumer = "org.apache.kafka.tools.consumer.ConsoleConsumer"
+    shown = said(apache_tool(consumer, [*at, *reading]))
+    decoder, entries = json.JSONDecoder(), []
+    while shown.startswith("{"):
+        entry, end = decoder.raw_decode(shown)
+        entries.append(entry)
+        shown = shown[end:].lstrip()
+    (ours,) = (entry for entry in entries if entry["key"]["data"]["group"] == group)
+    assert ours["key"]["data"] == {"group": group, "topic": topic, "partition": 0}
+    assert (ours["value"]["version"], ours["value"]["data"]["offset"]) == (3, 0)
