@@ -113,7 +113,7 @@ def test_each_verb_that_lasts_ends_by_itself_after_its_time(control: Control) ->
     follower = next(number for number in one["replicas"] if number not in leaders)
     paused = control.fault("pause", f"broker-{follower}", for_=0.3)
     killed = control.fault("kill", "leader of orders-1", for_=0.3)
-    held = control.fault("hold", api="Fetch", side="response", for_=0.3)
+    held = control.fault("hold", api="Fetch", side="response", for_=3)
     numbers = [fault["id"] for fault in (paused, killed, held)]
     assert {fault["id"] for fault in control.status()["faults"]} <= set(numbers)
 
