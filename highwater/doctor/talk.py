@@ -246,7 +246,9 @@ def _wrap(sock: socket.socket, host: str, login: Login) -> socket.socket:
     except ssl.SSLCertVerificationError as error:
         raise _untrusted(error, host, authority) from None
     except ssl.SSLError as error:
-        if "WRONG_VERSION_NUMBER" in str(error) or "record layer" in str(error):
+        plain = "WRONG_VERSION_NUMBER" in str(error) or "record layer" in str(error)
+        # a listener that takes the handshake for a frame of 350 MB closes the connection
+        if plain or ("UNEXPECTED_EOF" in str(error) and _speaks_plainly(*place)):
             raise _no_tls(login) from None
         raise Unreachable(f"the TLS handshake fails: {error.reason or error}") from None
     except OSError:

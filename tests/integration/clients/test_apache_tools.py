@@ -96,6 +96,7 @@ def test_all_api_versions_can_be_listed_from_every_broker(apache_tool: Run, boot
     assert "UNSUPPORTED" not in re.findall(r"Produce\(0\): ([^\n]*)", listed)[0]
 
 
+@pytest.mark.rare
 def test_committed_offsets_are_read_from_their_topic_as_monitors_do(
     apache_tool: Run, bootstrap: str
 ) -> None:
