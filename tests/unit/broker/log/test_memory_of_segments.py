@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import tracemalloc
 
+import pytest
+
 from highwater.broker.log.log_config import LogConfig
 
 from .conftest import Logs, batch, lead
@@ -14,6 +16,7 @@ SMALL = 8_192
 """Bytes a segment; places of its 1,400 batches are 110,000."""
 
 
+@pytest.mark.thorough
 def test_a_log_that_grows_by_full_segments_hardly_takes_memory(logs: Logs) -> None:
     log = logs.open(CONFIG)
     data = batch(1)
@@ -30,6 +33,7 @@ def test_a_log_that_grows_by_full_segments_hardly_takes_memory(logs: Logs) -> No
     assert grown < SEGMENTS * SMALL, grown
 
 
+@pytest.mark.thorough
 def test_segments_that_were_recovered_hardly_take_memory(logs: Logs) -> None:
     log = logs.open(CONFIG)
     data = batch(1)

@@ -112,6 +112,7 @@ def fails_at(life: Life, step: int, path: str) -> tuple[bool, list[str]]:
     return fuse[0].left <= 0, failed
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("path", ["/a", "/b"])
 @pytest.mark.parametrize(("life", "least"), [(a_life, 50), (two_copies, 15)])
 def test_a_directory_that_fails_costs_itself_alone(life: Life, least: int, path: str) -> None:

@@ -48,6 +48,7 @@ async def _run(kept: Kept, minutes: float = 5) -> list[str]:
     return said
 
 
+@pytest.mark.thorough
 async def test_each_row_is_kept_and_a_second_run_measures_what_is_left(tmp_path: Path) -> None:
     file = tmp_path / "all.json"
     await _run(Kept.load(file, ABOUT))
@@ -62,6 +63,7 @@ async def test_each_row_is_kept_and_a_second_run_measures_what_is_left(tmp_path:
     ]
 
 
+@pytest.mark.thorough
 async def test_results_of_another_size_are_not_thrown_away(tmp_path: Path) -> None:
     file = tmp_path / "all.json"
     await _run(Kept.load(file, ABOUT))
@@ -71,6 +73,7 @@ async def test_results_of_another_size_are_not_thrown_away(tmp_path: Path) -> No
     assert file.read_text() == before
 
 
+@pytest.mark.thorough
 async def test_the_table_tells_the_commit_of_each_row(tmp_path: Path) -> None:
     file = tmp_path / "all.json"
     await _run(Kept.load(file, ABOUT))
@@ -97,6 +100,7 @@ def test_a_file_of_something_else_is_named(tmp_path: Path) -> None:
         Kept.load(file, ABOUT)
 
 
+@pytest.mark.thorough
 async def test_the_table_leaves_no_line_out() -> None:
     kept = Kept(None, ABOUT)
     await _run(kept)
@@ -143,6 +147,7 @@ class _Page(html.parser.HTMLParser):
             assert self.open.pop() == tag
 
 
+@pytest.mark.thorough
 async def test_the_page_is_whole_and_fetches_nothing() -> None:
     kept = Kept(None, ABOUT)
     await _run(kept)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from highwater.verdict import duck, tables
 from tests.planted.at_random import DEFECTS, History, differences, planted, violations
 from tests.planted.story import write
@@ -11,6 +13,7 @@ from tests.planted.story import write
 HISTORIES = 200
 
 
+@pytest.mark.thorough
 def test_each_defect_is_found_at_its_place_and_nothing_else(tmp_path: Path) -> None:
     """`scripts/long planted` has 5,000 of them, one by one and by Spark."""
     histories = [History(number) for number in range(HISTORIES)]

@@ -126,6 +126,7 @@ def test_a_record_that_comes_before_its_send_is_no_phantom() -> None:
     assert {a.rule for a in machines.alarms()} == {"C4"}, "offset 0 was not read"
 
 
+@pytest.mark.thorough
 def test_the_state_is_bounded_by_the_horizon() -> None:
     watch = TopicWatch("orders", horizon_s=1, unseen_s=1)
     sizes = []
