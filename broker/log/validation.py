@@ -44,6 +44,7 @@ from highwater.kafka.wire.record_walk import (
 from highwater.kafka.wire.records import (
     HEADER_SIZE,
     LOG_APPEND_TIME,
+    NO_TIMESTAMP,
     BatchHeader,
     batches,
     parse_header,
@@ -115,6 +116,8 @@ def examine(
     header = validate_produce(view, config.max_message_bytes, zstd=version >= ZSTD_VERSION)
     times = _Times(config, header, wall_ms)
     if config.produce_validation == "headers" and not config.looks_inside:
+        if times.refusal is not None:
+            raise times.refusal
         return _corrected(view, header, header.max_timestamp)
     walk = RecordWalk(
         header.record_count, header.base_timestamp, config.compacts, times.oldest, times.latest
@@ -131,6 +134,8 @@ def examine(
             while walk.walk() == MORE:
                 yield None
                 walk.budget = SLICE
+    if times.refusal is not None and walk.refusals < header.record_count:
+        raise times.refusal
     if walk.refusals:
         raise _refused(walk, times)
     if payload is not None:
@@ -157,9 +162,11 @@ class _Times:
     def __init__(self, config: LogConfig, header: BatchHeader, wall_ms: int) -> None:
         self.oldest, self.latest = _LONG_MIN, LONG_MAX
         self.given: int | None = None
+        self.refusal: RecordsRefused | None = None
+        """Of all records; what is wrong with their form is told before it."""
         if header.attributes & LOG_APPEND_TIME:
-            self.given = header.max_timestamp
-            if config.message_timestamp_type == "LogAppendTime" or self.given == -1:
+            self.given = max(header.max_timestamp, NO_TIMESTAMP)
+            if config.message_timestamp_type == "LogAppendTime" or header.max_timestamp == -1:
                 self._refuse_all(header, "must not say LogAppendTime: that is for the broker")
         if not limits_timestamps(config):
             return
@@ -167,13 +174,14 @@ class _Times:
         latest = wall_ms + config.latest_ms if config.latest_ms != LONG_MAX else LONG_MAX
         if self.given is None:
             self.oldest, self.latest = oldest, latest
-        elif not oldest <= self.given <= latest:
-            self._refuse_all(header, f"has timestamp {self.given}, not {oldest} to {latest}")
+        elif not oldest <= header.max_timestamp <= latest:
+            told = f"has timestamp {header.max_timestamp}, not {oldest} to {latest}"
+            self._refuse_all(header, told)
 
     def _refuse_all(self, header: BatchHeader, text: str) -> None:
         count = header.record_count
         named = tuple((index, f"the record {text}") for index in range(min(count, NAMED)))
-        raise RecordsRefused(
+        self.refusal = RecordsRefused(
             ErrorCode.INVALID_TIMESTAMP, f"{count} records are refused; each {text}", named
         )
 

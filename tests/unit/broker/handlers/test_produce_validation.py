@@ -20,6 +20,7 @@ from highwater.kafka.wire.compression import Compression, Compressor, compress
 from highwater.kafka.wire.record_codec import encode_record, encode_varint
 from highwater.kafka.wire.records import (
     HEADER_SIZE,
+    LOG_APPEND_TIME,
     TRANSACTIONAL,
     Record,
     batches,
@@ -210,6 +211,21 @@ async def test_the_max_timestamp_is_that_of_the_records(b: Any) -> None:
     stored = content(partition.log)
     assert [h.max_timestamp for h in batches(stored)] == [9] * 4
     assert all(check_crc(stored, h) for h in batches(stored))
+
+
+@in_broker()
+async def test_a_producers_log_append_time(b: Any) -> None:
+    """On other topics the bit is cleared; what is wrong with the records is told before it."""
+    partition = await lead(b)
+    for header, stored in ((77, 77), (-2, -1)):
+        data = changed(batch(5, 9), attributes=LOG_APPEND_TIME, max_timestamp=header)
+        assert error_of(await send(b, 9, data)) == "NONE"
+        *_, last = batches(content(partition.log))
+        assert (last.timestamp_type, last.max_timestamp) == (0, stored)
+    partition.log.config = replace(partition.log.config, message_timestamp_type="LogAppendTime")
+    assert error_of(await send(b, 9, data)) == "INVALID_TIMESTAMP"
+    lie = changed(data, record_count=4, last_offset_delta=3)
+    assert error_of(await send(b, 9, lie)) == "INVALID_RECORD"
 
 
 @in_broker()
