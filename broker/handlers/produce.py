@@ -128,7 +128,7 @@ def _authorize(ctx: Context, request: ProduceRequest, places: Sequence[Place]) -
     if (
         name is not None
         and not ctx.allows(Operation.WRITE, of_id, name)
-        and (any(map(_transactional, places)))
+        and any(map(_transactional, places))
     ):
         code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     for place in places:

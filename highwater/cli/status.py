@@ -15,6 +15,7 @@ from highwater.cli.cluster_folder import (
     dir_option,
     read_state,
 )
+from highwater.cli.error_lines import complain
 from highwater.cli.fault import fault_line
 from highwater.cli.places import OutputFile
 from highwater.cluster.ports import listens
@@ -83,7 +84,7 @@ def status(json_file: Path | None, folder: Path | None) -> None:
 
 def _ask(folder: Path) -> dict[str, Any] | None:
     """What the control API says, with the partitions that no running broker leads; None where none
-    answers, as while the cluster starts or ends."""
+    answers, as while the cluster starts or ends: what its processes show is told all the same."""
     from highwater.agent.client import Control, ControlError
     from highwater.agent.control_token import token_of
 
@@ -101,7 +102,8 @@ def _ask(folder: Path) -> dict[str, Any] | None:
             if members.get(f"broker-{partition['leader']}", "gone") != "up"
         ]
     except ControlError as error:
-        raise click.ClickException(f"the cluster in {folder}: {error.message}") from None
+        complain(f"the control API of the cluster in {folder}: {error.message}")
+        return None
     return told
 
 

@@ -1,4 +1,4 @@
-"""Produce, API 0, by hand: the one request whose payload must never be copied or decoded.
+"""Produce, API 0, by hand: the one request whose payload stays in the buffer that it came in.
 
 `parse_produce` walks a request of v0 to v10 and gives each partition's records as a memoryview
 into the request's own buffer; `produce_response` packs the answer by struct, forty times faster

@@ -1,6 +1,8 @@
 """Record batches, magic v2: the unit in which records are sent, stored, replicated and fetched.
 
-A batch is a header of 61 bytes and a payload that the broker never looks into:
+A batch is a header of 61 bytes and a payload, which the broker looks into before it appends a
+client's batch (`broker/log/validation.py`), and never afterwards, but for compaction and searches
+by time:
 
     baseOffset            int64    set by the leader, in place        } outside the CRC, so that
     batchLength           int32    the bytes that follow this field   } the leader can set them

@@ -173,7 +173,6 @@ def peers(
         "transaction.state.log.min.isr": "1",
         "min.insync.replicas": "1",
         "log.retention.hours": "-1",
-        "connection.failed.authentication.delay.ms": "0",
     }
     with ExitStack() as stack:
         made = []
