@@ -32,16 +32,19 @@ OF_GROUPS = ("G2", "G3", "G4")
 
 
 def demo(out: Path, *options: str) -> dict[str, Any]:
-    """The verdict of a demo that exited with 0."""
-    command = [sys.executable, "-I", guarded.__file__, "demo", f"--out={out}"]
-    done = subprocess.run([*command, *options], capture_output=True, text=True, check=False)
-    said = done.stdout[-4000:] + done.stderr[-4000:]
+    """The verdict of a demo that exited with 0, and the process id that it had."""
+    command = [sys.executable, "-I", guarded.__file__, "demo", f"--out={out}", *options]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        stdout, stderr = process.communicate()
+    said = stdout[-4000:] + stderr[-4000:]
     told = out / "verdict.json"
     verdict: dict[str, Any] = json.loads(told.read_text()) if told.exists() else {}
-    assert done.returncode == 0, f"{verdict.get('notes')}\n{verdict.get('faults')}\n{said}"
-    assert "verdict   valid" in done.stdout
-    assert_pictured(done.stderr + done.stdout)
-    return verdict
+    assert process.returncode == 0, f"{verdict.get('notes')}\n{verdict.get('faults')}\n{said}"
+    assert "verdict   valid" in stdout
+    assert_pictured(stderr + stdout)
+    return {**verdict, "pid": process.pid}
 
 
 def assert_pictured(output: str) -> None:
@@ -108,9 +111,10 @@ def test_a_run_with_security(tmp_path: Path) -> None:
 @pytest.mark.compose
 def test_demo_on_containers(tmp_path: Path) -> None:
     options = ("--seed=7", "--duration=30", "--runtime=compose", "--engine=duckdb")
-    check(demo(tmp_path / "run", *options), "compose")
-    left = subprocess.run(
-        ["docker", "ps", "-aq", "--filter", "name=highwater-run-"],
+    verdict = demo(tmp_path / "run", *options)
+    check(verdict, "compose")
+    left = subprocess.run(  # the project's name holds the process id: other workers run clusters too
+        ["docker", "ps", "-aq", "--filter", f"name=highwater-run-{verdict['pid']}-"],
         capture_output=True,
         text=True,
         check=True,
