@@ -31,11 +31,19 @@ class NotThere:
     ended: bool
     """Whether a copy of the application ended or was killed."""
     within_s: float
+    acks: frozenset[int] = frozenset()
+    """What the Produce requests asked for, as far as they were seen."""
+
+    @property
+    def one_broker_did(self) -> bool:
+        """Whether an output counted as written before others than its leader had it."""
+        return not self.acks or bool(self.acks & {0, 1})
 
 
 def why_not_there(seen: NotThere) -> str:
     """A clause for the headline; empty where nothing is known."""
-    if seen.gone >= seen.many:  # fewer, which nothing had acknowledged yet, end with any leader
+    # fewer, which nothing had acknowledged yet, end with any leader
+    if seen.gone >= seen.many and seen.one_broker_did:
         return (
             f"; {counted(seen.gone, 'record')} of {seen.output} ended with their leader: "
             "the others did not have them, which acks=1 acknowledges"
@@ -48,7 +56,8 @@ def why_not_there(seen: NotThere) -> str:
             f"{past}not past it: the application was not yet there {seen.within_s:g} s after the "
             "last input (--rate, --within)"
         )
-    if seen.moved and not seen.ended:  # it commits too early only where it ends before it stores
+    # it commits too early only where it ends before it stores
+    if seen.moved and not seen.ended and seen.one_broker_did:
         return (
             f"{past}past it, no copy ended, and {seen.output} had {counted(seen.moved, 'change')} "
             "of leader: the new leader did not have it, which acks=1 acknowledges"

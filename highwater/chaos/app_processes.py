@@ -56,6 +56,8 @@ class Copy:
     log: Path
     child: Child | None = None
     wanted: bool = False
+    started: float = 0.0
+    """When its present life began, by trio's clock."""
     ends: list[End] = field(default_factory=list)
     """Those of its own."""
 
@@ -67,6 +69,7 @@ class Copy:
         words = shlex.split(self.command)
         self.child = Child(self.name, words, output=self.log, cwd=Path.cwd(), env=self.env)
         self.wanted = True
+        self.started = trio.current_time()
 
     def signal(self, number: Signals) -> None:
         if self.child is not None and self.child.running:

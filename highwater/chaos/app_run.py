@@ -14,9 +14,9 @@ import random
 import re
 import time
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
@@ -25,12 +25,18 @@ from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException
 from confluent_kafka.admin import AdminClient
 
 from highwater.base.wall_clock import wall_ms
+from highwater.chaos.aimed import probes
+from highwater.chaos.aimed.app_schedule import generate
+from highwater.chaos.aimed.commits import CommitWatcher
+from highwater.chaos.aimed.doors import Doors
+from highwater.chaos.aimed.probes import Aim, AppStage, OutputControl
+from highwater.chaos.aimed.stories import Story, story_of
+from highwater.chaos.aimed.windows import Windows
+from highwater.chaos.aimed.wire import CopyWire
 from highwater.chaos.app_causes import NotThere, why_not_there
 from highwater.chaos.app_processes import AppCluster, Copy, name_of
 from highwater.chaos.app_traffic import Feeder, Watcher, count
 from highwater.chaos.faults.engine import Engine
-from highwater.chaos.faults.schedule import healthy
-from highwater.chaos.faults.workload_verbs import ChaosStage
 from highwater.chaos.progress import Progress
 from highwater.chaos.versions import versions
 from highwater.chaos.witnesses.deaths import DeathWitness
@@ -41,7 +47,6 @@ from highwater.cluster.faults.fault_model import Fault
 from highwater.cluster.faults.witness import Witness
 from highwater.cluster.faults.witnesses import witness_of
 from highwater.cluster.interface import WITHOUT_ZOOKEEPER, Cluster, controller, controller_ids
-from highwater.cluster.links.link_rules import CLIENTS, Links
 from highwater.cluster.processes.process_cluster import process_cluster
 from highwater.cluster.processes.process_settings import Settings
 from highwater.cluster.processes.programs import Highwater, Program
@@ -64,6 +69,8 @@ FIRST_S = 60.0
 QUIET_S = 2.0
 SETTLE_S = 0.1
 OFFSETS = "__consumer_offsets"
+_ID = re.compile(r"\bid (\S+?)[,)]")
+"""In a violation's detail."""
 
 
 @dataclass(slots=True)
@@ -101,25 +108,6 @@ class AppOptions:
         }
 
 
-def generate(options: AppOptions) -> list[Fault]:
-    """A schedule from the seed: each kind of fault once, then some more of them by chance."""
-    rng = random.Random(options.seed)
-    tp = f"{options.input}-0"
-    names = [name_of(n) for n in range(1, options.copies + 1)]
-    acts = [
-        lambda: Fault("kill", rng.choice(names), lasts=rng.uniform(0.5, 2.0)),
-        lambda: Fault("pause", rng.choice(names), lasts=rng.uniform(2.0, 8.0)),
-        lambda: Fault("kill", f"leader of {tp}", lasts=rng.uniform(1.0, 2.5)),
-        lambda: Fault("kill", f"coordinator of group {options.group}", lasts=rng.uniform(1.0, 2.5)),
-    ]
-    order = rng.sample(range(len(acts)), len(acts))
-    faults = [healthy(3.0, optional=False)]
-    for number in [*order, *rng.choices(range(len(acts)), k=int(options.duration_s))]:
-        late = len(faults) > 2 * len(acts)
-        faults += [replace(acts[number](), optional=late), healthy(rng.uniform(0.5, 3.0), late)]
-    return faults
-
-
 class AppRun:
     def __init__(self, options: AppOptions, progress: Progress) -> None:
         self.options = options
@@ -142,9 +130,17 @@ class AppRun:
         """Partition of the output -> how many records it has, and the offset after the last."""
         self._connected = trio.Event()
         """A copy has connected to the cluster: one that cannot start is fed nothing."""
+        self._stage: AppStage | None = None
+        self._began = 0.0
+        """When the faults began."""
+        self.windows = Windows(trio.current_time)
+        self._owners: dict[int, str] = {}
         self.topics = [TopicInfo(t, PARTITIONS, 3, 2) for t in (options.input, options.output)]
-        self.schedule = generate(options) if options.schedule is None else options.schedule
         apps = [name_of(n) for n in range(1, options.copies + 1)]
+        self.schedule = options.schedule if options.schedule is not None else generate(
+            options.seed, options.duration_s, options.input, options.group, apps,
+            exactly_once=options.exactly_once,
+        )  # fmt: skip
         scene = forms.Scene(
             BROKERS,
             {t.name: t.partitions for t in self.topics},
@@ -157,7 +153,7 @@ class AppRun:
                 **(WITHOUT_ZOOKEEPER if options.program.kraft else {}),
             },
         )
-        forms.check(self.schedule, scene)
+        probes.check(self.schedule, scene)
 
     async def execute(self) -> Judgement:
         options = self.options
@@ -208,12 +204,15 @@ class AppRun:
 
     async def _break(self, plain: Cluster, witness: Witness) -> Judgement:
         options = self.options
-        apps = AppCluster(plain, self._copies(plain), self.progress.say)
+        names = [name_of(number) for number in range(1, options.copies + 1)]
+        aims = {name: self._aim(plain, name) for name in names}
+        apps = AppCluster(plain, self._copies(aims), self.progress.say)
         cluster = cast(Cluster, apps)
         self._deaths = DeathWitness(plain.data_dirs)
-        stage = ChaosStage(
+        self._stage = stage = AppStage(
             cluster, witness, random.Random(options.seed), deaths=self._deaths,
-            workload=cast(Any, None), topics=self.topics,
+            workload=OutputControl(aims), topics=self.topics, apps=apps, windows=self.windows,
+            output=options.output, aims=aims, owners=self._owners,
         )  # fmt: skip
         faults_log = LineLog(self.folder.faults)
         lives_log = LineLog(self.folder.cluster / "processes.jsonl")
@@ -222,16 +221,22 @@ class AppRun:
         apps.copies_lives.write_to(lives_log)
         source = self.contract.topics[options.output].sources["id"]
         run, path = f"r{options.seed}-{int(time.time()) % 1_000_000}", source["path"]
-        feeder = Feeder(plain.direct_bootstrap, options.input, run, path, options.values)
-        watcher = Watcher(plain.direct_bootstrap, options.output, PARTITIONS, source)
-        engine = Engine(stage, faults_log, self.progress.say)
+        where, windows = plain.direct_bootstrap, self.windows
+        feeder = Feeder(where, options.input, run, path, options.values, windows.sent)
+        output = (where, options.output, PARTITIONS, source)
+        watcher = Watcher(*output, tell=windows.shown)
+        stored = Watcher(*output, "read_uncommitted", windows.stored)
+        commits = CommitWatcher(where, options.input, windows)
+        engine = Engine(stage, faults_log, self.progress.say, probes.VERBS)
         try:
             async with trio.open_nursery() as nursery:
+                for aim in aims.values():
+                    await aim.doors.serve(nursery)
                 for copy in apps.copies.values():
                     apps.launch(copy)
-                nursery.start_soon(count, traffic_log, feeder, watcher)
+                nursery.start_soon(count, traffic_log, feeder, watcher, windows)
                 nursery.start_soon(apps.supervise)
-                nursery.start_soon(self._watch, stage.links, watcher)
+                nursery.start_soon(self._watch, aims, watcher.watch, stored.watch, commits.watch)
                 nursery.start_soon(self._watch_reading, plain)
                 nursery.start_soon(self._settle_deaths, witness)
                 await self._feed_and_break(stage, engine, apps, feeder, watcher)
@@ -245,7 +250,7 @@ class AppRun:
             for log in (faults_log, lives_log, traffic_log):
                 log.close()
         self._notice(engine, apps, feeder)
-        left = feeder.left + watcher.left
+        left = feeder.left + watcher.left + stored.left + commits.left
         return await trio.to_thread.run_sync(
             self._check, plain.direct_bootstrap, feeder, apps, left
         )
@@ -256,12 +261,19 @@ class AppRun:
             self._deaths.settle(witness.partitions)
             await trio.sleep(SETTLE_S)
 
-    def _copies(self, cluster: Cluster) -> list[Copy]:
+    def _aim(self, cluster: Cluster, name: str) -> Aim:
+        def owns(partition: int) -> None:
+            self._owners[partition] = name
+
+        wire = CopyWire(self.options.input, self.options.output, owns)
+        return Aim(wire, Doors(cluster, wire))
+
+    def _copies(self, aims: dict[str, Aim]) -> list[Copy]:
         options = self.options
         made = []
-        for number in range(1, options.copies + 1):
+        for number, aim in enumerate(aims.values(), 1):
             env = os.environ | {
-                "KAFKA_BOOTSTRAP_SERVERS": cluster.bootstrap,
+                "KAFKA_BOOTSTRAP_SERVERS": aim.doors.bootstrap,
                 "KAFKA_GROUP_ID": options.group,
                 "KAFKA_TRANSACTIONAL_ID": f"{options.group}-{number}",
                 "HIGHWATER_COPY": str(number),
@@ -276,7 +288,7 @@ class AppRun:
 
     async def _feed_and_break(
         self,
-        stage: ChaosStage,
+        stage: AppStage,
         engine: Engine,
         apps: AppCluster,
         feeder: Feeder,
@@ -300,14 +312,17 @@ class AppRun:
             await trio.sleep(0.05)
         await feeder.feed(self.options.rate, stop)
 
-    async def _watch(self, links: Links, watcher: Watcher) -> None:
-        """Until then no client of the harness goes through the proxies, to be taken for a copy."""
-        while not (any(s == CLIENTS for s, _ in links.connections) or self._connected.is_set()):
+    async def _watch(self, aims: dict[str, Aim], *watches: Callable[[], Awaitable[None]]) -> None:
+        """Looks at the topics once a copy has connected."""
+        while not self._connected.is_set():
+            if any(aim.doors.connected() for aim in aims.values()):
+                self._connected.set()
             await trio.sleep(0.05)
-        self._connected.set()
-        await watcher.watch()
+        async with trio.open_nursery() as nursery:
+            for watch in watches:
+                nursery.start_soon(watch)
 
-    async def _inject(self, stage: ChaosStage, engine: Engine, apps: AppCluster) -> None:
+    async def _inject(self, stage: AppStage, engine: Engine, apps: AppCluster) -> None:
         async with trio.open_nursery() as faults:
 
             async def give_up() -> None:
@@ -315,6 +330,7 @@ class AppRun:
                 faults.cancel_scope.cancel()
 
             faults.start_soon(give_up)
+            self._began = trio.current_time()
             await engine.run(self.schedule, self.options.duration_s)
             faults.cancel_scope.cancel()
         self.progress.phase("healing")
@@ -396,7 +412,11 @@ class AppRun:
                 (i, e, o.violations) for i, o in judgement.checks.items() if o.status == "violated"
                 for e in found["checks"][i]["examples"] if e["kind"] == "violation"
             )  # fmt: skip
-            judgement.headline += self._why(bootstrap, apps, rule, first, many)
+            if (tale := self._story(rule, first)) is not None:
+                judgement.headline += tale.clause
+                judgement.notes[:0] = tale.lines
+            else:
+                judgement.headline += self._why(bootstrap, apps, rule, first, many)
         judgement.notes[:0] = [*self.problems, *(f"void: {line}" for line in self.missing)]
         if self.problems:
             judgement.verdict, judgement.headline = "invalid", self.problems[0]
@@ -430,6 +450,18 @@ class AppRun:
                 self._outputs[record.partition] = count + 1, record.offset + 1
             yield record
 
+    def _story(self, rule: str, example: Mapping[str, Any]) -> Story | None:
+        """What the strikes say of the first input that was lost, or repeated."""
+        found = _ID.search(str(example["detail"]))
+        place = self.windows.place(found.group(1)) if found else None
+        if self._stage is None or found is None or place is None:
+            return None
+        options, began = self.options, self._began
+        wires = [aim.wire for aim in self._stage.aims.values()]
+        group = min({name for wire in wires for name in wire.groups}, default="")
+        places = (f"{options.input}-{place[0]}", options.output, f"group {group}")
+        return story_of(self._stage.probes, rule, found.group(1), places, began)
+
     def _markers(self) -> bool:
         """Whether the output has offsets without a record: those of transactions' markers."""
         return any(count < end for count, end in self._outputs.values())
@@ -460,6 +492,7 @@ class AppRun:
                 moved,
                 any(copy.ends or copy.name in killed for copy in apps.copies.values()),
                 self.options.within_s,
+                frozenset() if self._stage is None else self._stage.acks(),
             )
         )
 

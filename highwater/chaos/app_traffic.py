@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import trio
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Producer, TopicPartition
 
+from highwater.chaos.aimed.following import follow
+from highwater.chaos.aimed.windows import WINDOWS, Windows
 from highwater.client_calls import SOON_S, ClientHangs, apart
 from highwater.verdict.contracts.fields import Source, extract
 from highwater.verdict.contracts.reader import record_of
@@ -18,7 +20,6 @@ from highwater.verdict.history import LineLog
 
 KEYS = 16
 FLUSH_S = 60.0
-CONSUME_S = 0.05
 COUNT_S = 0.25
 
 
@@ -45,6 +46,8 @@ class Feeder:
     run: str
     path: Sequence[str | int]
     templates: Sequence[Any] = ({},)
+    tell: Callable[[str, int, int], None] = lambda id_, partition, offset: None
+    """Is told of each input that was acknowledged, with its partition and offset."""
     acknowledged: set[str] = field(default_factory=set)
     unknown: int = 0
     sent: int = 0
@@ -87,6 +90,7 @@ class Feeder:
         def told(error: Any, message: Any) -> None:
             if error is None:
                 self.acknowledged.add(id_)
+                self.tell(id_, message.partition(), message.offset())
 
         try:
             producer.produce(self.topic, value, f"key-{self.sent % KEYS}", on_delivery=told)
@@ -102,12 +106,15 @@ def destroy(last: list[Any]) -> None:
 
 @dataclass(slots=True)
 class Watcher:
-    """The ids that the output shows under read_committed, as they come."""
+    """The ids that the output shows, as they come."""
 
     bootstrap: str
     topic: str
     partitions: int
     source: Source
+    isolation: str = "read_committed"
+    tell: Callable[[str], None] = lambda id_: None
+    """Is told of each id."""
     ids: set[str] = field(default_factory=set)
     again: int = 0
     """How many of its records had an id that had come before."""
@@ -117,59 +124,31 @@ class Watcher:
     """Calls that did not return."""
 
     async def watch(self) -> None:
-        """Until cancelled.  The loop carries the records that the client waits for, so that each of
-        its calls has a thread, and none is cut short: two threads must not use a consumer."""
+        """Until cancelled."""
+
+        async def places(consumer: Any) -> list[TopicPartition]:
+            return [TopicPartition(self.topic, p, 0) for p in range(self.partitions)]
+
         phase = f"watching {self.topic}"
-        consumer = Consumer(
-            {
-                "bootstrap.servers": self.bootstrap,
-                "group.id": "highwater-watcher",  # asked for, and never joined
-                "enable.auto.commit": False,
-                "auto.offset.reset": "earliest",
-                "isolation.level": "read_committed",
-                "log_level": 0,
-            }
-        )
-        places = [TopicPartition(self.topic, p, 0) for p in range(self.partitions)]
-        try:
-            with trio.CancelScope(shield=True):
-                await apart(phase, SOON_S, consumer.assign, places)
-            while True:
-                with trio.CancelScope(shield=True):
-                    came = await apart(phase, SOON_S, consumer.consume, 500, CONSUME_S)
-                for message in came:
-                    if message.error() is None:
-                        self._take(message)
-                await trio.lowlevel.checkpoint()
-        except ClientHangs as error:
-            self.left.append(str(error))
-            raise
-        finally:
-            if not self.left:
-                with trio.CancelScope(shield=True):
-                    await self._close(phase, consumer)
+        await follow(phase, self.bootstrap, self.isolation, places, self._take, self.left)
 
     def _take(self, message: Any) -> None:
         id_ = str(extract({"id": self.source}, record_of(message))[1])
         self.again += id_ in self.ids
         self.ids.add(id_)
         self.last = trio.current_time()
-
-    async def _close(self, phase: str, consumer: Any) -> None:
-        try:
-            await apart(phase, SOON_S, consumer.close)
-        except ClientHangs as error:  # what came is known all the same
-            self.left.append(str(error))
+        self.tell(id_)
 
 
-async def count(log: LineLog, feeder: Feeder, watcher: Watcher) -> None:
+async def count(log: LineLog, feeder: Feeder, watcher: Watcher, windows: Windows) -> None:
     """Writes lines {"t_ns", "sent", "acknowledged", "came", "again"}, each counted from the
-    beginning; until cancelled, and once then."""
+    beginning, and {"ahead", "behind"}, as they are now; until cancelled, and once then."""
 
     def tell() -> None:
         acknowledged, came = len(feeder.acknowledged), len(watcher.ids)
         now = {"t_ns": time.monotonic_ns(), "sent": feeder.sent, "acknowledged": acknowledged}
-        log.write(**now, came=came, again=watcher.again)
+        open_ = {window: windows.size(window) for window in WINDOWS}
+        log.write(**now, came=came, again=watcher.again, **open_)
 
     try:
         while True:

@@ -369,6 +369,7 @@ def _show(verdict: Any, out: Path) -> None:
 def _run_app(**given: Any) -> None:
     import trio
 
+    from highwater.chaos.aimed.probes import FORMS
     from highwater.chaos.app_run import AppOptions, AppRun
     from highwater.chaos.progress import Progress
     from highwater.chaos.run import with_signals
@@ -407,7 +408,7 @@ def _run_app(**given: Any) -> None:
                 out=given["out"] or Path("runs") / f"{time.strftime('%Y%m%d-%H%M%S')}-{seed}",
                 seed=seed,
                 duration_s=given["duration"],
-                schedule=load(faults) if faults is not None else None,
+                schedule=load(faults, FORMS) if faults is not None else None,
                 exactly_once=given["exactly_once"],
                 ordered=not given["any_order"],
                 within_s=given["within"],

@@ -25,7 +25,8 @@ from highwater.doctor.rules import IN_FLIGHT
 from highwater.kafka.errors import ErrorCode
 from highwater.kafka.wire.codec import BadMessage, UnknownApi, decode_request, decode_response
 from highwater.kafka.wire.header import RequestHeader, api_name
-from highwater.kafka.wire.varint import read_compact_string, read_uvarint
+from highwater.kafka.wire.produce_head import read_head
+from highwater.kafka.wire.varint import read_compact_string
 
 PRODUCE, FETCH, METADATA, JOIN_GROUP, API_VERSIONS, INIT_PRODUCER_ID = 0, 1, 3, 11, 18, 22
 CONSUMER_GROUP_HEARTBEAT = 68
@@ -33,7 +34,6 @@ LOOKED_AT = 50
 """Requests of one API that are read of each connection: settings do not change on the way."""
 CLIENTS = 1000
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
-_FLEXIBLE_PRODUCE, _TOPIC_IDS = 9, 13
 _BATCH = struct.Struct(">21xh20xqh")
 """Of a batch's header: attributes, producer id and epoch."""
 
@@ -224,48 +224,19 @@ def _code(number: int) -> str:
 def _produces(client: Client, version: int, body: memoryview) -> bool:
     """Reads a Produce request up to its first batch; whether an answer will come."""
     client.roles.add("producer")
-    acks = 1
-    try:
-        name, at = _nullable(body, 0, version)
-        acks, timeout_ms = struct.unpack_from(">hi", body, at)
-        client.saw("acks", "all" if acks == -1 else acks)
-        client.saw("request.timeout.ms", timeout_ms)
-        if name:
-            client.saw("transactional.id", name)
-        batch = _first_batch(body, at + 6, version)
-        if batch is not None:
-            attributes, producer_id, _ = _BATCH.unpack_from(body, batch)
-            client.saw("enable.idempotence", str(producer_id >= 0).lower())
-            if (attributes & 7) < len(CODECS):
-                client.saw("compression.type", CODECS[attributes & 7])
-    except (struct.error, IndexError, ValueError):
-        pass  # cut short, or of a version to come
-    return acks != 0
-
-
-def _nullable(body: memoryview, at: int, version: int) -> tuple[str | None, int]:
-    if version >= _FLEXIBLE_PRODUCE:
-        if body[at] == 0:
-            return None, at + 1
-        return read_compact_string(body, at)
-    if version < 3:
-        return None, at
-    (length,) = struct.unpack_from(">h", body, at)
-    at += 2
-    return (None, at) if length < 0 else (str(body[at : at + length], "utf-8"), at + length)
-
-
-def _first_batch(body: memoryview, at: int, version: int) -> int | None:
-    """Where the first batch of the new format (v2) begins."""
-    if version >= _FLEXIBLE_PRODUCE:
-        _, at = read_uvarint(body, at)
-        at = at + 16 if version >= _TOPIC_IDS else read_compact_string(body, at)[1]
-        _, at = read_uvarint(body, at)
-        _, at = read_uvarint(body, at + 4)
-    else:
-        (length,) = struct.unpack_from(">h", body, at + 4)
-        at += 4 + 2 + length + 4 + 4 + 4
-    return at if body[at + 16] == 2 else None
+    head = read_head(version, body)
+    if head is None:
+        return True
+    client.saw("acks", "all" if head.acks == -1 else head.acks)
+    client.saw("request.timeout.ms", head.timeout_ms)
+    if head.transactional_id:
+        client.saw("transactional.id", head.transactional_id)
+    if head.batch is not None and head.batch + _BATCH.size <= len(body):
+        attributes, producer_id, _ = _BATCH.unpack_from(body, head.batch)
+        client.saw("enable.idempotence", str(producer_id >= 0).lower())
+        if (attributes & 7) < len(CODECS):
+            client.saw("compression.type", CODECS[attributes & 7])
+    return head.acks != 0
 
 
 def _fetches(client: Client, version: int, body: memoryview) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 import trio
 
-from highwater.chaos.faults.workload_verbs import VERBS, ChaosStage
+from highwater.chaos.faults.workload_verbs import VERBS, ChaosStage, Verbs
 from highwater.child_processes import StartError
 from highwater.cluster.faults.done import Done
 from highwater.cluster.faults.fault_model import Fault
@@ -33,9 +33,12 @@ Progress = Callable[[str], None]
 
 
 class Engine:
-    def __init__(self, stage: ChaosStage, log: LineLog, progress: Progress) -> None:
+    def __init__(
+        self, stage: ChaosStage, log: LineLog, progress: Progress, verbs: Verbs = VERBS
+    ) -> None:
         self.stage = stage
         self.log = log
+        self.verbs = verbs
         self.progress = progress
         self.planned = 0
         self._zero_ns = time.monotonic_ns()
@@ -106,7 +109,7 @@ class Engine:
         deadline = trio.current_time() + RETRY_S
         while True:
             try:
-                return await VERBS[fault.name](self.stage, fault)
+                return await self.verbs[fault.name](self.stage, fault)
             except (ClusterError, KeyError):
                 if trio.current_time() > deadline:
                     raise

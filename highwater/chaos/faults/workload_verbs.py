@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import trio
 
@@ -107,7 +107,7 @@ async def lose_unreplicated(stage: ChaosStage, fault: Fault) -> Done:
     """
     tp = TopicPartition(stage.lossy.name, 0)
     for attempt in range(1, ATTEMPTS + 1):
-        done = await _lose(stage, fault, tp)
+        done = await lose_once(stage, fault, tp)
         if done.effect is not None:
             if attempt > 1:
                 done.effect += f" (at attempt {attempt})"
@@ -115,8 +115,8 @@ async def lose_unreplicated(stage: ChaosStage, fault: Fault) -> Done:
     return done
 
 
-async def _lose(stage: ChaosStage, fault: Fault, tp: TopicPartition) -> Done:
-    """One attempt.
+async def lose_once(stage: ChaosStage, fault: Fault, tp: TopicPartition) -> Done:
+    """One attempt of `lose_unreplicated`.
 
     After replica.lag.time.max.ms the leader would make itself the only ISR member, and then no
     other broker could lead.  So that write is held back, and dies with its writer.
@@ -197,7 +197,8 @@ FORMS: dict[str, Form] = {
     "burst": Form(None, (), _SPEED),
     "lose_unreplicated": Form(None, (), _SPEED),
 }
-VERBS: dict[str, Callable[[ChaosStage, Fault], Awaitable[Done]]] = {
+Verbs = Mapping[str, Callable[[Any, Fault], Awaitable[Done]]]
+VERBS: Verbs = {
     **verbs.VERBS,
     "burst": burst,
     "lose_unreplicated": lose_unreplicated,

@@ -36,7 +36,7 @@ VERBS = (
 FIELDS = {
     "at", "after", "name", "target", "for", "as", "from", "to", "one_way", "api", "side", "path",
     "count", "leader", "not", "rate", "until", "within", "how", "seconds", "rule", "arrive",
-    "latency", "jitter", "by",
+    "latency", "jitter", "by", "when",
 }  # fmt: skip
 
 

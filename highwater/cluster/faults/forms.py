@@ -48,6 +48,9 @@ class Scene:
         own = [*[ZOOKEEPER] * (ZOOKEEPER not in self.lacks), CLIENTS]
         return [*own, *(broker(n) for n in self.brokers), *self.controllers, *self.apps]
 
+    def _others(self) -> list[str]:
+        return [*self.apps, *[ANY_COPY] * bool(self.apps), *self.controllers]
+
     def partition(self, text: str) -> None:
         topic, _, number = text.rpartition("-")
         if topic not in self.topics or not number.isdigit() or int(number) >= self.topics[topic]:
@@ -73,7 +76,7 @@ class Scene:
         elif lower.startswith(OTHER_THAN):
             for part in text[len(OTHER_THAN) :].split(","):
                 self.target(part)
-        elif COORDINATOR.match(text) or lower in (*self.apps, *self.controllers):
+        elif COORDINATOR.match(text) or lower in self._others():
             return
         elif lower not in (ZOOKEEPER, CLIENTS, *ROLES) and not (others and lower == OTHERS):
             roles = [f"{role} of TP" for role in ("leader", "follower", "followers")]
@@ -113,10 +116,12 @@ class Scene:
 
 
 OTHERS = "other brokers"
+ANY_COPY = "any copy"
+"""One of the application's that has partitions."""
 Check = Callable[[Scene, Any], None]
 
 
-def _one_of(*words: str) -> Check:
+def one_of(*words: str) -> Check:
     def check(scene: Scene, value: Any) -> None:
         if value not in words:
             raise _Wrong(f"{value!r} is none of {', '.join(words)}")
@@ -214,7 +219,7 @@ _RULE = Form(
     ("api",),
     {
         "api": _api,
-        "side": _one_of("request", "response"),
+        "side": one_of("request", "response"),
         "from": _target,
         "to": _target,
         "path": _pattern,
@@ -226,7 +231,7 @@ FORMS: dict[str, Form] = {
     "kill": Form(Scene.member, ("target",), lasts=True),
     "stop": Form(Scene.member, ("target",), lasts=True),
     "start": Form(Scene.member, ("target",)),
-    "restart": Form(Scene.member, ("target",), {"how": _one_of("kill", "stop")}),
+    "restart": Form(Scene.member, ("target",), {"how": one_of("kill", "stop")}),
     "pause": Form(Scene.member, ("target",), lasts=True),
     "resume": Form(Scene.member, ("target",)),
     "stand_still": Form(lasts=True),
@@ -248,7 +253,7 @@ FORMS: dict[str, Form] = {
     "release": Form(None, (), {"rule": _rule, "arrive": _flag}),
     "swap_leader": _PARTITION,
     "preferred_election": _PARTITION,
-    "move_controller": Form(Scene.a_broker, (), {"how": _one_of("delete", "kill")}, lasts=True),
+    "move_controller": Form(Scene.a_broker, (), {"how": one_of("delete", "kill")}, lasts=True),
     "expire_session": Form(Scene.a_broker, ("target",)),
     "wait": Form(
         None, (), {"until": lambda s, v: s.until(str(v)), "within": is_number, "seconds": is_number}

@@ -58,6 +58,8 @@ class Message:
     """Kafka's name of the API, or ZooKeeper's of the operation (setData, multi, ...)."""
     paths: tuple[str, ...] = ()
     client_id: str | None = None
+    topic: str | None = None
+    """The first one of a Produce request, where it names it."""
 
 
 @dataclass(slots=True, eq=False)
@@ -71,6 +73,8 @@ class Rule:
     target: str = ANY
     path: str = ""
     """A regular expression that one of the znodes must match."""
+    topic: str = ""
+    """Of a Produce request: one that names another topic is passed over."""
     limit: int = 1
     """The number of messages that it takes; 0: all of them until it is released."""
     matched: int = 0
@@ -89,6 +93,7 @@ class Rule:
             and self.source in (ANY, message.source)
             and self.target in (ANY, message.target)
             and (not self.path or any(re.search(self.path, p) for p in message.paths))
+            and (not self.topic or message.topic in (None, self.topic))
         )
 
 

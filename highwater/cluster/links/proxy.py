@@ -57,6 +57,7 @@ from highwater.kafka.wire.header import (
     parse_request_header,
     response_body_position,
 )
+from highwater.kafka.wire.produce_head import read_head
 
 _SIZE = struct.Struct(">i")
 _RESET = struct.pack("ii", 1, 0)
@@ -406,13 +407,17 @@ class Proxy:
             header = parse_request_header(body)
         except BadHeader:
             return None
-        if not (header.api_key == PRODUCE and _acks_of_produce(header.api_version, body) == 0):
+        rest = body[header.body_position :]
+        produce = read_head(header.api_version, rest) if header.api_key == PRODUCE else None
+        if produce is None or produce.acks != 0:
             session.asked.append((header.correlation_id, header.api_key, header.api_version))
         if self.observer is not None:
-            rest = body[header.body_position :]
             self.observer.asked(session.number, header, rest, whole=size <= LOOK)
         name = api_name(header.api_key)
-        return Message(session.source, session.target, Side.REQUEST, name, (), header.client_id)
+        topic = None if produce is None else produce.topic
+        return Message(
+            session.source, session.target, Side.REQUEST, name, (), header.client_id, topic
+        )
 
     def _answer(self, session: _Session, head: bytes, size: int) -> Message | None:
         body = memoryview(head)[4:]
@@ -463,21 +468,6 @@ def _client_id(head: bytes) -> str | None:
         return parse_request_header(memoryview(head)[4:]).client_id
     except BadHeader:
         return None
-
-
-def _acks_of_produce(version: int, body: memoryview) -> int:
-    """acks of a Produce request: 0 means no answer will come; -1 where it cannot be read."""
-    try:
-        at = parse_request_header(body).body_position
-        if version >= 9:  # compact nullable string
-            length = body[at]
-            at += 1 + max(length - 1, 0)
-        elif version >= 3:
-            (length,) = struct.unpack_from(">h", body, at)
-            at += 2 + max(length, 0)
-        return int(struct.unpack_from(">h", body, at)[0])
-    except (BadHeader, struct.error, IndexError):
-        return -1
 
 
 def _reset(stream: trio.SocketStream) -> None:

@@ -113,7 +113,7 @@ def test_demo_on_containers(tmp_path: Path) -> None:
     options = ("--seed=7", "--duration=30", "--runtime=compose", "--engine=duckdb")
     verdict = demo(tmp_path / "run", *options)
     check(verdict, "compose")
-    left = subprocess.run(  # the project's name holds the process id: other workers run clusters too
+    left = subprocess.run(  # of this process: other workers run clusters, too
         ["docker", "ps", "-aq", "--filter", f"name=highwater-run-{verdict['pid']}-"],
         capture_output=True,
         text=True,

@@ -18,6 +18,9 @@ LOST = NotThere("out", "app", 3, 149, 700, gone=3, moved=2, ended=False, within_
         # three more went with a leader that was deposed, and lived on
         (replace(LOST, many=6), "no copy ended, and out had 2 changes of leader"),
         (replace(LOST, many=6, ended=True), "the application commits before its output is stored"),
+        # what only the leader had was not acknowledged: the loss has another cause
+        (replace(LOST, acks=frozenset({-1})), "the application commits before its output is"),
+        (replace(LOST, acks=frozenset({1, -1})), "3 records of out ended with their leader"),
         (replace(LOST, gone=0, moved=0), "the application commits before its output is stored"),
         (replace(LOST, gone=0, committed=149), "not past it: the application was not yet there"),
         (replace(LOST, gone=0, committed=None), ""),

@@ -13,6 +13,7 @@ import trio
 import trio.testing
 
 from highwater.chaos import app_traffic
+from highwater.chaos.aimed import following
 from highwater.chaos.app_traffic import Feeder, Watcher
 from highwater.client_calls import ClientHangs
 
@@ -57,9 +58,10 @@ class StandIn:
 
 @pytest.fixture
 def does(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Callable[[], object]]]:
-    for name in ("Consumer", "Producer"):
-        monkeypatch.setattr(app_traffic, name, StandIn)
-    monkeypatch.setattr(app_traffic, "SOON_S", 0.1)
+    monkeypatch.setattr(following, "Consumer", StandIn)
+    monkeypatch.setattr(app_traffic, "Producer", StandIn)
+    for module in (following, app_traffic):
+        monkeypatch.setattr(module, "SOON_S", 0.1)
     monkeypatch.setattr(app_traffic, "FLUSH_S", 0.1)
     StandIn.does, StandIn.begun = {}, set()
     yield StandIn.does
@@ -77,8 +79,9 @@ def forever() -> Iterator[Callable[[], object]]:
 @pytest.fixture
 def needs_the_loop(monkeypatch: pytest.MonkeyPatch) -> Callable[[], object]:
     """Waits for an answer that the test's loop carries; a loop that waits for it is not served."""
-    for name in ("SOON_S", "FLUSH_S"):
-        monkeypatch.setattr(app_traffic, name, PATIENT_S)
+    monkeypatch.setattr(app_traffic, "FLUSH_S", PATIENT_S)
+    for module in (following, app_traffic):
+        monkeypatch.setattr(module, "SOON_S", PATIENT_S)
 
     def call() -> None:
         with socket.create_connection(("127.0.0.1", ECHO[0]), PATIENT_S) as client:

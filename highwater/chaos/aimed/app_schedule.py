@@ -1,0 +1,51 @@
+"""Faults on an application by a seed: what its promises demand, then the unaimed ones."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from highwater.chaos.aimed.probes import ENDING
+from highwater.chaos.aimed.windows import AHEAD, BEHIND
+from highwater.chaos.faults.schedule import healthy
+from highwater.cluster.faults.fault_model import Fault
+from highwater.cluster.faults.forms import ANY_COPY
+
+
+def generate(
+    seed: int,
+    duration_s: float,
+    topic: str,
+    group: str,
+    copies: Sequence[str],
+    *,
+    exactly_once: bool,
+) -> list[Fault]:
+    """Each kind of fault once, whatever the duration, in an order that the seed chooses; then some
+    more of them by chance.  `topic` is the input."""
+    rng = random.Random(seed)
+
+    def strike(when: str) -> Fault:
+        lasts = rng.uniform(0.3, 1.0)
+        return Fault("kill", ANY_COPY, lasts=lasts, params={"when": when})
+
+    aimed: list[Callable[[], Fault]] = [
+        lambda: strike(AHEAD),
+        lambda: Fault("lose_unreplicated"),
+        *[lambda: strike(BEHIND), lambda: strike(ENDING)] * exactly_once,
+    ]
+    by_chance: list[Callable[[], Fault]] = [
+        lambda: Fault("kill", rng.choice(copies), lasts=rng.uniform(0.5, 2.0)),
+        lambda: Fault("pause", rng.choice(copies), lasts=rng.uniform(2.0, 8.0)),
+        lambda: Fault("kill", f"leader of {topic}-0", lasts=rng.uniform(1.0, 2.5)),
+        lambda: Fault("kill", f"coordinator of group {group}", lasts=rng.uniform(1.0, 2.5)),
+    ]
+    acts = [*rng.sample(aimed, len(aimed)), *rng.sample(by_chance, len(by_chance))]
+    required = len(acts)
+    acts += rng.choices([*aimed, *by_chance], k=int(duration_s))
+    faults = [healthy(2.0, optional=False)]
+    for number, act in enumerate(acts):
+        late = number >= required
+        faults += [replace(act(), optional=late), healthy(rng.uniform(0.5, 2.0), late)]
+    return faults

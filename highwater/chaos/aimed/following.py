@@ -1,0 +1,64 @@
+"""Partitions read by librdkafka from their beginning for as long as a run lasts."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import trio
+from confluent_kafka import Consumer, TopicPartition
+
+from highwater.client_calls import SOON_S, ClientHangs, apart
+
+CONSUME_S = 0.05
+
+
+async def follow(
+    phase: str,
+    bootstrap: str,
+    isolation: str,
+    places: Callable[[Any], Awaitable[list[TopicPartition]]],
+    take: Callable[[Any], None],
+    left: list[str],
+) -> None:
+    """Reads these places from their beginnings, until cancelled; `left` is told of calls that do
+    not return.
+
+    The loop carries the records that the client waits for, so that each of its calls has a thread,
+    and none is cut short: two threads must not use a consumer.
+    """
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "highwater-watcher",  # asked for, and never joined
+            "enable.auto.commit": False,
+            "auto.offset.reset": "earliest",
+            "isolation.level": isolation,
+            "log_level": 0,
+        }
+    )
+    try:
+        found = await places(consumer)
+        with trio.CancelScope(shield=True):
+            await apart(phase, SOON_S, consumer.assign, found)
+        while True:
+            with trio.CancelScope(shield=True):
+                came = await apart(phase, SOON_S, consumer.consume, 500, CONSUME_S)
+            for message in came:
+                if message.error() is None:
+                    take(message)
+            await trio.lowlevel.checkpoint()
+    except ClientHangs as error:
+        left.append(str(error))
+        raise
+    finally:
+        if not left:
+            with trio.CancelScope(shield=True):
+                await _close(phase, consumer, left)
+
+
+async def _close(phase: str, consumer: Any, left: list[str]) -> None:
+    try:
+        await apart(phase, SOON_S, consumer.close)
+    except ClientHangs as error:  # what came is known all the same
+        left.append(str(error))

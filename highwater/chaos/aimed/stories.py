@@ -1,0 +1,60 @@
+"""What a probe's hit says of an input that is lost or repeated: the mistake, in a clause and a
+story of a few lines."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from highwater.chaos.aimed.probes import ENDING, HIT, LOSS, Probe
+from highwater.chaos.aimed.windows import AHEAD, BEHIND
+from highwater.verdict.headline import counted
+
+LOST, REPEATED = "K7", "K8"
+RIGHT = {
+    AHEAD: "a right application waits until its outputs are delivered, and commits then",
+    BEHIND: "a right application writes outputs and offsets in one transaction "
+    "(send_offsets_to_transaction), and its consumers read committed records",
+    ENDING: "a right application starts from the committed offsets after a restart",
+    LOSS: "a right application writes with acks=all",
+}
+_MISTAKE = {
+    AHEAD: "the application commits before its output is stored",
+    BEHIND: "the application writes outputs and commits offsets in two steps",
+    ENDING: "the application does again what its transaction had done",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Story:
+    clause: str
+    """For the headline."""
+    lines: tuple[str, ...]
+
+
+def story_of(
+    probes: Sequence[Probe], rule: str, id_: str, places: tuple[str, str, str], began: float
+) -> Story | None:
+    """The strike that explains what became of this input; None where none does.  `places`: the
+    input's topic and partition, the output, and the group.  `began`: when the faults did."""
+    windows = {LOST: (AHEAD,), REPEATED: (BEHIND, ENDING)}.get(rule, ())
+    for probe in probes:
+        if probe.window in windows and probe.outcome == HIT and id_ in probe.inputs:
+            return _story(probe, id_, places, began)
+    return None
+
+
+def _story(probe: Probe, id_: str, places: tuple[str, str, str], began: float) -> Story:
+    place, output, group = places
+    since, struck = probe.inputs[id_] - began, probe.at - began
+    if probe.window == AHEAD:
+        before = f"{since:.1f} s: {group} has committed past id {id_} in {place}"
+        but = f"its output is not in {output}"
+    else:
+        before = f"{since:.1f} s: the output of id {id_} is stored in {output}"
+        but = f"{group} has not committed past it in {place}"
+    alike = counted(len(probe.inputs), "input")
+    death = f"{struck:.1f} s: {probe.target} is struck, and {but}; so it is with {alike}"
+    mistake = _MISTAKE[probe.window]
+    clause = f"; {probe.target} was struck in between: {mistake}"
+    return Story(clause, (before, death, RIGHT[probe.window]))

@@ -1,0 +1,115 @@
+"""Which inputs of an application would suffer from a death now.
+
+    ahead    a group has committed past the input, and its output is not shown: a death loses it
+    behind   its output is stored, and no group has committed past it: a death repeats it, unless
+             the output goes with an aborted transaction
+
+Stored is what read_uncommitted sees, shown what read_committed sees.  What is told may come in any
+order, and late: an output may be seen before the input's own delivery report.  Pure.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+
+AHEAD, BEHIND = "ahead", "behind"
+WINDOWS = (AHEAD, BEHIND)
+
+
+@dataclass(slots=True)
+class _Partition:
+    """One partition of the input."""
+
+    inputs: dict[int, str] = field(default_factory=dict)
+    """Offset -> id."""
+    committed: int = 0
+    """The highest offset that a group has committed, of all groups the highest."""
+    groups: dict[str, int] = field(default_factory=dict)
+
+
+class Windows:
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._partitions: defaultdict[int, _Partition] = defaultdict(_Partition)
+        self._places: dict[str, tuple[int, int]] = {}
+        self._stored: set[str] = set()
+        self._shown: set[str] = set()
+        self._open: dict[str, dict[str, float]] = {window: {} for window in WINDOWS}
+        """Window -> the ids in it -> since when."""
+        self.widest: dict[str, int] = dict.fromkeys(WINDOWS, 0)
+        """The most inputs that were in a window at once."""
+        self.commits = 0
+        """Offsets of the input that groups have committed."""
+
+    def sent(self, id_: str, partition: int, offset: int) -> None:
+        """An input was acknowledged."""
+        self._partitions[partition].inputs[offset] = id_
+        self._places[id_] = partition, offset
+        self._sort(id_)
+
+    def stored(self, id_: str) -> None:
+        self._stored.add(id_)
+        self._sort(id_)
+
+    def shown(self, id_: str) -> None:
+        self._stored.add(id_)
+        self._shown.add(id_)
+        self._sort(id_)
+
+    def committed(self, group: str, partition: int, offset: int | None) -> None:
+        """A group's offset in a partition of the input; None: it is gone."""
+        self.commits += offset is not None
+        of = self._partitions[partition]
+        if offset is None:
+            of.groups.pop(group, None)
+        else:
+            of.groups[group] = offset
+        before, of.committed = of.committed, max(of.groups.values(), default=0)
+        for at in range(*sorted((before, of.committed))):
+            if at in of.inputs:
+                self._sort(of.inputs[at])
+
+    def _sort(self, id_: str) -> None:
+        place = self._places.get(id_)
+        if place is None:
+            return
+        past = place[1] < self._partitions[place[0]].committed
+        self._put(AHEAD, id_, past and id_ not in self._shown)
+        self._put(BEHIND, id_, not past and id_ in self._stored)
+
+    def _put(self, window: str, id_: str, inside: bool) -> None:
+        within = self._open[window]
+        if inside:
+            within.setdefault(id_, self._clock())
+            self.widest[window] = max(self.widest[window], len(within))
+        else:
+            within.pop(id_, None)
+
+    def size(self, window: str) -> int:
+        return len(self._open[window])
+
+    def within(
+        self, window: str, partitions: Collection[int], after: float = -math.inf
+    ) -> dict[str, float]:
+        """The ids in a window that came into it after a time, of these partitions of the input;
+        and when each did."""
+        return {
+            id_: since
+            for id_, since in self._open[window].items()
+            if since > after and self._places[id_][0] in partitions
+        }
+
+    def still(self, window: str, ids: Collection[str]) -> set[str]:
+        """Those of the ids that are in a window now."""
+        return self._open[window].keys() & set(ids)
+
+    def only_stored(self, ids: Collection[str]) -> int:
+        """How many of these outputs are in a transaction that is open or was aborted."""
+        return sum(id_ in self._stored and id_ not in self._shown for id_ in ids)
+
+    def place(self, id_: str) -> tuple[int, int] | None:
+        """Partition and offset of an input."""
+        return self._places.get(id_)

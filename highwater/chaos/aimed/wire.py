@@ -1,0 +1,157 @@
+"""What the requests of one copy tell: an `Observer` of its doors.
+
+    OffsetCommit, TxnOffsetCommit  group and partitions that it commits, and how often
+    EndTxn                         whether it ends transactions
+    JoinGroup                      its member id and its session
+    Produce                        how long it waits for an answer; what was acknowledged to it
+    InitProducerId                 its transactional ids
+
+It says when to strike and how long to hold, and never accuses.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from itertools import pairwise
+from statistics import median
+from typing import Any, Final
+
+import trio
+
+from highwater.kafka.wire.codec import (
+    BadMessage,
+    UnknownApi,
+    decode_request,
+    decode_response,
+)
+from highwater.kafka.wire.header import RequestHeader
+from highwater.kafka.wire.produce_head import read_head
+
+PRODUCE, OFFSET_COMMIT, JOIN_GROUP = 0, 8, 11
+INIT_PRODUCER_ID, END_TXN, TXN_OFFSET_COMMIT = 22, 26, 28
+_COMMITS: Final = (OFFSET_COMMIT, TXN_OFFSET_COMMIT)
+_READ: Final = (JOIN_GROUP, INIT_PRODUCER_ID, *_COMMITS)
+GAPS: Final = 20
+"""Commits over which the usual time between two is taken."""
+SHARE: Final = 0.6
+"""Of a client's own time-out, how much a message may be held."""
+SHORTEST_S, LONGEST_S = 0.6, 10.0
+
+
+@dataclass(slots=True)
+class CopyWire:
+    """One copy; over all its lives."""
+
+    topic: str
+    """The input."""
+    output: str
+    owns: Callable[[int], None] = lambda partition: None
+    """Is told of each partition of the input that it commits."""
+    groups: set[str] = field(default_factory=set)
+    member_id: str = ""
+    session_ms: int = 45_000
+    produce_ms: int = 30_000
+    transactional_ids: set[str] = field(default_factory=set)
+    transactions: int = 0
+    acks: set[int] = field(default_factory=set)
+    """Of its Produce requests for the output."""
+    produced: int = 0
+    """Produce requests for the output."""
+    acknowledged: Counter[int] = field(default_factory=Counter)
+    """Partition of the output -> answers without an error."""
+    alone: Counter[int] = field(default_factory=Counter)
+    """Those of acks=1, which a leader gives alone."""
+    committed: deque[float] = field(default_factory=lambda: deque(maxlen=GAPS))
+    """When it asked for its last commits, by trio's clock."""
+    _acks: dict[int, deque[int]] = field(default_factory=dict)
+    """Connection -> acks of its Produce requests without their answers."""
+
+    # --- Observer
+
+    def begun(self, connection: int, owner: str, first: bytes) -> None: ...
+
+    def unreachable(self, connection: int, owner: str, why: str) -> None: ...
+
+    def hung_up(self, connection: int) -> None: ...
+
+    def ended(self, connection: int) -> None:
+        self._acks.pop(connection, None)
+
+    def asked(
+        self, connection: int, header: RequestHeader, body: memoryview, *, whole: bool
+    ) -> None:
+        key = header.api_key
+        if key == PRODUCE:
+            head = read_head(header.api_version, body)
+            if head is not None:
+                self.produce_ms = head.timeout_ms
+                if head.topic in (None, self.output):
+                    self.produced += 1
+                    self.acks.add(head.acks)
+                if head.acks:  # else there is no answer
+                    self._acks.setdefault(connection, deque()).append(head.acks)
+        elif key == END_TXN:
+            self.transactions += 1
+        elif key in _READ and whole:
+            request = _decoded(decode_request, key, header.api_version, body)
+            if request is not None:
+                self._read(key, request)
+
+    def answered(
+        self, connection: int, api_key: int, version: int, body: memoryview, *, whole: bool
+    ) -> None:
+        acks = self._acks.get(connection) if api_key == PRODUCE else None
+        alone = bool(acks and acks.popleft() == 1)
+        if api_key not in (PRODUCE, JOIN_GROUP) or not whole:
+            return
+        answer = _decoded(decode_response, api_key, version, body)
+        if answer is None:
+            return
+        if api_key == JOIN_GROUP:
+            self.member_id = answer.member_id or self.member_id
+            return
+        for topic in answer.responses:
+            for partition in topic.partition_responses:
+                if getattr(topic, "name", None) == self.output and not partition.error_code:
+                    self.acknowledged[partition.index] += 1
+                    self.alone[partition.index] += alone
+
+    def _read(self, key: int, request: Any) -> None:
+        if key == JOIN_GROUP:
+            self.groups.add(request.group_id)
+            self.session_ms = request.session_timeout_ms
+        elif key == INIT_PRODUCER_ID:
+            if request.transactional_id:
+                self.transactional_ids.add(request.transactional_id)
+        else:
+            self.groups.add(request.group_id)
+            for topic in request.topics:
+                if topic.name == self.topic and topic.partitions:
+                    self.committed.append(trio.current_time())
+                    for partition in topic.partitions:
+                        self.owns(partition.partition_index)
+
+    # --- what is made of it
+
+    @property
+    def interval_s(self) -> float | None:
+        """The usual time between two commits; None where there were fewer than two."""
+        times = list(self.committed)
+        gaps = [after - before for before, after in pairwise(times)]
+        return median(gaps) if gaps else None
+
+    def hold_s(self, *, commits: bool) -> float:
+        """How long a message of its may be held: until a commit is due, and not until one of its
+        time-outs.  `commits`: heartbeats are behind what is held."""
+        limit_s = SHARE * (self.session_ms if commits else self.produce_ms) / 1000
+        due_s = 1.5 * (self.interval_s or 0.0)
+        return min(max(due_s, SHORTEST_S), limit_s, LONGEST_S)
+
+
+def _decoded(decode: Callable[..., Any], key: int, version: int, body: memoryview) -> Any:
+    try:
+        return decode(key, version, body)
+    except (BadMessage, UnknownApi):
+        return None

@@ -1,0 +1,46 @@
+"""The strike that explains a lost or a repeated input."""
+
+from __future__ import annotations
+
+import pytest
+
+from highwater.chaos.aimed.probes import CLOSED, HIT, Probe
+from highwater.chaos.aimed.stories import story_of
+
+PLACES = ("orders-1", "invoices", "group app")
+LOSES = Probe("ahead", "app-2", HIT, "", 14.0, {"r-7": 13.5, "r-8": 13.6})
+REPEATS = Probe("behind", "app", HIT, "", 30.0, {"r-9": 29.0})
+
+
+def test_a_lost_input_is_told_by_its_commit_its_death_and_what_would_be_right() -> None:
+    story = story_of([REPEATS, LOSES], "K7", "r-7", PLACES, began=10.0)
+    assert story is not None
+    assert story.clause == (
+        "; app-2 was struck in between: the application commits before its output is stored"
+    )
+    before, death, right = story.lines
+    assert before == "3.5 s: group app has committed past id r-7 in orders-1"
+    assert death.startswith("4.0 s: app-2 is struck, and its output is not in invoices")
+    assert "2 inputs" in death
+    assert "delivered" in right
+
+
+def test_a_repeated_one_by_its_output_and_the_offset_that_was_missing() -> None:
+    story = story_of([LOSES, REPEATS], "K8", "r-9", PLACES, began=10.0)
+    assert story is not None
+    assert "in two steps" in story.clause
+    assert story.lines[0] == "19.0 s: the output of id r-9 is stored in invoices"
+    assert "one transaction" in story.lines[2]
+
+
+@pytest.mark.parametrize(
+    ("rule", "id_", "probe"),
+    [
+        ("K7", "r-1", LOSES),  # another input
+        ("K8", "r-7", LOSES),  # nothing was lost by what repeats
+        ("K11", "r-7", LOSES),
+        ("K7", "r-7", Probe("ahead", "app", CLOSED, "", 14.0, {"r-7": 13.5})),
+    ],
+)
+def test_a_strike_explains_only_what_it_hit(rule: str, id_: str, probe: Probe) -> None:
+    assert story_of([probe], rule, id_, PLACES, 0.0) is None

@@ -1,0 +1,113 @@
+"""What a copy's own requests tell, by requests as clients encode them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from highwater.chaos.aimed import wire as wires
+from highwater.chaos.aimed.wire import CopyWire
+from highwater.kafka.wire import messages
+from highwater.kafka.wire.codec import encode_request, encode_response
+from highwater.kafka.wire.header import RequestHeader, parse_request_header
+
+OUTPUT = "invoices"
+
+
+def header(key: int, version: int) -> RequestHeader:
+    plain = key.to_bytes(2) + version.to_bytes(2) + bytes(4) + b"\xff\xff"
+    return parse_request_header(memoryview(plain + b"\0"))
+
+
+def ask(wire: CopyWire, request: Any, key: int, version: int) -> None:
+    body = memoryview(encode_request(request, version))
+    wire.asked(1, header(key, version), body, whole=True)
+
+
+def produce(acks: int, topic: str = OUTPUT) -> Any:
+    of = messages.ProduceRequest.TopicProduceData
+    data = of.PartitionProduceData(index=2, records=b"")
+    topics = [of(name=topic, partition_data=[data])]
+    return messages.ProduceRequest(
+        transactional_id=None, acks=acks, timeout_ms=7000, topic_data=topics
+    )
+
+
+def produced(error: int = 0, topic: str = OUTPUT) -> memoryview:
+    of = messages.ProduceResponse.TopicProduceResponse
+    partition = of.PartitionProduceResponse(
+        index=2, error_code=error, base_offset=0, log_append_time_ms=-1, log_start_offset=0
+    )
+    answer = messages.ProduceResponse(
+        responses=[of(name=topic, partition_responses=[partition])], throttle_time_ms=0
+    )
+    return memoryview(encode_response(answer, 7))
+
+
+def commit(*partitions: int, topic: str = "orders") -> Any:
+    of = messages.OffsetCommitRequest.OffsetCommitRequestTopic
+    places = [
+        of.OffsetCommitRequestPartition(
+            partition_index=p, committed_offset=1, committed_leader_epoch=-1, committed_metadata=""
+        )
+        for p in partitions
+    ]
+    return messages.OffsetCommitRequest(
+        group_id="app",
+        generation_id_or_member_epoch=1,
+        member_id="m",
+        group_instance_id=None,
+        topics=[of(name=topic, partitions=places)],
+    )
+
+
+@pytest.mark.parametrize("version", [7, 9])
+def test_an_acknowledgement_is_a_leaders_alone_where_it_was_asked_so(version: int) -> None:
+    wire = CopyWire("orders", OUTPUT)
+    for acks in (1, -1, 0, 1):
+        ask(wire, produce(acks), 0, version)
+    ask(wire, produce(-1, "another"), 0, version)
+    for error, topic in ((0, OUTPUT), (0, OUTPUT), (6, OUTPUT), (0, "another")):
+        wire.answered(1, 0, 7, produced(error, topic), whole=True)
+    assert (wire.produced, wire.acks, wire.produce_ms) == (4, {0, 1, -1}, 7000)
+    assert (wire.acknowledged, wire.alone) == ({2: 2}, {2: 1})
+
+
+async def test_commits_tell_whose_partitions_they_are_and_how_often_they_come(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    owned: list[int] = []
+    wire = CopyWire("orders", OUTPUT, owned.append)
+    assert wire.interval_s is None
+    for _ in range(4):
+        ask(wire, commit(0, 2), 8, 7)
+        await trio.sleep(2)
+    ask(wire, commit(5, topic="another"), 8, 7)
+    assert owned == [0, 2] * 4
+    assert wire.interval_s == pytest.approx(2)
+    assert wire.groups == {"app"}
+    assert wire.hold_s(commits=True) == pytest.approx(3)
+
+
+async def test_a_message_is_held_for_less_than_the_clients_own_time_outs(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    wire = CopyWire("orders", OUTPUT)
+    assert wire.hold_s(commits=True) == wires.SHORTEST_S
+    wire.session_ms, wire.produce_ms = 6000, 3000
+    for _ in range(2):
+        ask(wire, commit(0), 8, 7)
+        await trio.sleep(60)
+    assert wire.hold_s(commits=True) == pytest.approx(3.6)
+    assert wire.hold_s(commits=False) == pytest.approx(1.8)
+
+
+def test_what_cannot_be_read_tells_nothing() -> None:
+    wire = CopyWire("orders", OUTPUT)
+    for key in (0, 8, 11, 22, 28):
+        wire.asked(1, header(key, 7), memoryview(b"\xff\xff"), whole=True)
+        wire.answered(1, key, 7, memoryview(b"\xff"), whole=True)
+    assert (wire.groups, wire.produced, list(wire.committed)) == (set(), 0, [])
