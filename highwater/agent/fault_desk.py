@@ -17,20 +17,19 @@ import trio
 from highwater.agent.errors import ControlError, control_error
 from highwater.agent.event_feed import Events, wall_clock
 from highwater.child_processes import StartError
-from highwater.cluster.faults import forms
 from highwater.cluster.faults.done import Done
-from highwater.cluster.faults.fault_model import Fault, ScheduleError, parse_one
+from highwater.cluster.faults.fault_model import Fault, ScheduleError
+from highwater.cluster.faults.scene import Scene
+from highwater.cluster.faults.schedule_form import check_one, parse_one
 from highwater.cluster.faults.stage import Led, Stage
 from highwater.cluster.faults.targets import APART
-from highwater.cluster.faults.verbs import VERBS
+from highwater.cluster.faults.verb_table import FAULTS
 from highwater.cluster.interface import ClusterError
 
 FELT_S = 5.0
 """How long the end of a cut or a hold is put off while it has met no traffic."""
 REMEMBERED = 1000
 """How many faults are known by their number, beside those that are on."""
-FAULTS = tuple(name for name in VERBS if name not in ("wait", "bind"))
-"""The verbs that can be asked for; the others only arrange a schedule's entries."""
 
 
 @dataclass(slots=True)
@@ -93,7 +92,7 @@ class FaultDesk:
         before = dict(self.stage.zookeeper.partitions)
         t_ns, at = time.monotonic_ns(), wall_clock()
         try:
-            done = await VERBS[fault.name](self.stage, fault)
+            done = await FAULTS[fault.name].carry_out(self.stage, fault)
         except KeyError as error:
             raise ControlError("refused", f"{fault.name}: no partition {error.args[0]}") from error
         except (ClusterError, StartError, OSError) as error:
@@ -129,13 +128,13 @@ class FaultDesk:
         for tp in self.stage.zookeeper.replicas:
             topics[tp.topic] = topics.get(tp.topic, 0) + 1
         stage = self.stage
-        scene = forms.Scene(
+        scene = Scene(
             stage.cluster.brokers, topics, list(stage.names), list(stage.rules),
             controllers=[m for m in stage.cluster.members() if APART.match(m)],
             lacks=stage.cluster.lacks,
         )  # fmt: skip
         try:
-            forms.check_one(fault, scene)
+            check_one(fault, scene)
         except ScheduleError as error:
             raise ControlError("bad_request", f"{fault.name}: {error}") from None
         return fault

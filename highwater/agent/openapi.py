@@ -8,33 +8,29 @@ from typing import Any
 
 from highwater.agent.api_schemas import FLAG, INTEGER, NUMBER, TEXT, Schema, obj
 from highwater.agent.errors import STATUS
-from highwater.agent.fault_desk import FAULTS
 from highwater.agent.routing import Route
-from highwater.cluster.faults.forms import FORMS
+from highwater.cluster.faults.verb_row import Field, Verb
+from highwater.cluster.faults.verb_table import FAULTS
 
-_FIELDS: Mapping[str, Schema] = {
-    "one_way": FLAG,
-    "arrive": FLAG,
-    "count": INTEGER,
-    "leader": INTEGER,
-    **dict.fromkeys(("latency", "jitter", "rate", "by"), NUMBER),
-    "side": {"type": "string", "enum": ["request", "response"]},
-}
-"""The fields of verbs whose values are not text."""
+_TYPES: Mapping[type, Schema] = {str: TEXT, int: INTEGER, float: NUMBER, bool: FLAG}
 
 
-def fault_entry() -> Schema:
+def _value(field: Field) -> Schema:
+    choices = {"enum": list(field.choices)} if field.choices else {}
+    return _TYPES[field.type] | choices
+
+
+def fault_entry(verbs: Mapping[str, Verb] = FAULTS) -> Schema:
     """The body of a fault: one form for each verb."""
     forms: list[Schema] = []
-    for name in FAULTS:
-        form = FORMS[name]
+    for name, verb in verbs.items():
         properties: dict[str, Schema] = {"name": {"const": name}}
-        if form.target is not None:
+        if verb.target is not None:
             properties["target"] = TEXT
-        properties |= {field: _FIELDS.get(field, TEXT) for field in form.fields}
-        if form.lasts:
+        properties |= {field.name: _value(field) for field in verb.fields}
+        if verb.lasts:
             properties["for"] = {**NUMBER, "minimum": 0}
-        forms.append({"title": name, **obj(["name", *form.must], **properties, **{"as": TEXT})})
+        forms.append({"title": name, **obj(["name", *verb.required], **properties, **{"as": TEXT})})
     return {"type": "object", "required": ["name"], "oneOf": forms}
 
 

@@ -41,12 +41,14 @@ from highwater.chaos.progress import Progress
 from highwater.chaos.versions import versions
 from highwater.chaos.witnesses.deaths import DeathWitness
 from highwater.client_calls import SOON_S, ClientHangs, within
-from highwater.cluster import hosts
-from highwater.cluster.faults import forms
 from highwater.cluster.faults.fault_model import Fault
+from highwater.cluster.faults.scene import Scene
+from highwater.cluster.faults.schedule_form import check
+from highwater.cluster.faults.verb_row import Kind
+from highwater.cluster.faults.verb_table import lacks
 from highwater.cluster.faults.witness import Witness
 from highwater.cluster.faults.witnesses import witness_of
-from highwater.cluster.interface import WITHOUT_ZOOKEEPER, Cluster, controller, controller_ids
+from highwater.cluster.interface import Cluster, controller, controller_ids
 from highwater.cluster.processes.process_cluster import process_cluster
 from highwater.cluster.processes.process_settings import Settings
 from highwater.cluster.processes.programs import Highwater, Program
@@ -141,19 +143,19 @@ class AppRun:
             options.seed, options.duration_s, options.input, options.group, apps,
             exactly_once=options.exactly_once,
         )  # fmt: skip
-        scene = forms.Scene(
+        scene = Scene(
             BROKERS,
             {t.name: t.partitions for t in self.topics},
             controllers=[
                 controller(n) for n in controller_ids(len(BROKERS) * options.program.apart)
             ],
             apps=apps,
-            lacks={
-                **hosts.lacks(doors=options.program.name == "highwater"),
-                **(WITHOUT_ZOOKEEPER if options.program.kraft else {}),
-            },
+            lacks=lacks(
+                *[Kind.DOORLESS] * (options.program.name != "highwater"),
+                *[Kind.KRAFT] * options.program.kraft,
+            ),
         )
-        probes.check(self.schedule, scene)
+        check(self.schedule, scene, probes.VERBS)
 
     async def execute(self) -> Judgement:
         options = self.options

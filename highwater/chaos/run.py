@@ -27,7 +27,6 @@ import trio
 from highwater.chaos import secured_clients
 from highwater.chaos.faults.engine import Engine
 from highwater.chaos.faults.schedule import generate
-from highwater.chaos.faults.workload_verbs import FORMS, ChaosStage
 from highwater.chaos.progress import Progress
 from highwater.chaos.versions import versions
 from highwater.chaos.watch_process import RULE, WatchProcess
@@ -39,12 +38,15 @@ from highwater.chaos.workloads.recorder import Spec, Topic
 from highwater.chaos.workloads.transactional import BANK, COPY_IN, COPY_OUT
 from highwater.chaos.workloads.workload_process import Workload
 from highwater.child_processes import StartError
-from highwater.cluster import hosts
-from highwater.cluster.faults import forms
 from highwater.cluster.faults.fault_model import Fault, ScheduleError
+from highwater.cluster.faults.scene import Scene
+from highwater.cluster.faults.schedule_form import check, check_one
+from highwater.cluster.faults.verb_row import Kind
+from highwater.cluster.faults.verb_table import IN_CONTAINERS, lacks
 from highwater.cluster.faults.witness import Witness
 from highwater.cluster.faults.witnesses import witness_of
-from highwater.cluster.interface import CLIENT_MESSAGES, PATIENCE_S, Cluster, ClusterError
+from highwater.cluster.faults.workload_verbs import ChaosStage
+from highwater.cluster.interface import PATIENCE_S, Cluster, ClusterError
 from highwater.cluster.processes.process_cluster import process_cluster
 from highwater.cluster.processes.process_settings import Settings
 from highwater.cluster.processes.programs import Highwater, Program
@@ -118,12 +120,9 @@ def open_cluster(options: Options, folder: RunFolder) -> AbstractAsyncContextMan
 def _own_lacks(options: Options) -> Mapping[str, str]:
     """The faults that a cluster without a target cannot have."""
     if options.runtime == "compose":
-        return hosts.ELSEWHERE
-    hidden = {CLIENT_MESSAGES: "clients come over TLS, where no message can be seen"}
-    return {
-        **hosts.lacks(doors=options.program.name == "highwater"),
-        **(hidden if options.secure else {}),
-    }
+        return lacks(*IN_CONTAINERS)
+    doorless = [Kind.DOORLESS] * (options.program.name != "highwater")
+    return lacks(*doorless, *[Kind.TLS] * options.secure)
 
 
 @asynccontextmanager
@@ -145,22 +144,22 @@ class Run:
             self.topics += [TopicInfo(name, 3, 3, 2) for name in (BANK, COPY_IN, COPY_OUT)]
         target = options.target
         brokers = BROKERS if target is None else target.brokers
-        lacks = {} if target is None else dict(target.lacks)
+        lacking = {} if target is None else dict(target.lacks)
         self.shared = target is not None and target.shared
         self._made_topics = False
         topics = {topic.name: topic.partitions for topic in self.topics}
         controllers = () if target is None else target.controllers
-        self.scene = forms.Scene(
-            brokers, topics, controllers=controllers, lacks=lacks or _own_lacks(options)
+        self.scene = Scene(
+            brokers, topics, controllers=controllers, lacks=lacking or _own_lacks(options)
         )
         if options.schedule is not None:
-            forms.check(options.schedule, self.scene, FORMS)
+            check(options.schedule, self.scene)
         self.info = RunInfo(
             run=f"r{options.seed}-{int(time.time()) % 1_000_000}",
             seed=options.seed,
             runtime=options.runtime,
             target="" if target is None else str(target),
-            lacks=lacks,
+            lacks=lacking,
             duration_s=options.duration_s,
             security=options.security,
             started=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
@@ -341,7 +340,7 @@ class Run:
 
     def _possible(self, fault: Fault) -> bool:
         try:
-            forms.check_one(fault, self.scene, FORMS)
+            check_one(fault, self.scene)
         except ScheduleError:
             return False
         return True

@@ -270,9 +270,9 @@ def _run(
     **commands: str,
 ) -> None:
     from highwater.chaos import run as chaos_run
-    from highwater.chaos.faults.workload_verbs import FORMS
     from highwater.chaos.progress import Progress
-    from highwater.cluster.faults.fault_model import load
+    from highwater.cluster.faults.schedule_form import load
+    from highwater.cluster.faults.verb_table import VERBS
     from highwater.cluster.processes.programs import ApacheKafka, Highwater
 
     if secure and (target is not None or runtime == "compose"):
@@ -291,7 +291,7 @@ def _run(
             seed=seed,
             duration_s=duration,
             runtime="process" if aimed else chaos_run.choose_runtime(runtime),
-            schedule=load(faults, FORMS) if faults is not None else None,
+            schedule=load(faults, VERBS) if faults is not None else None,
             keep=keep,
             rate=rate,
             workloads=workloads,
@@ -369,11 +369,11 @@ def _show(verdict: Any, out: Path) -> None:
 def _run_app(**given: Any) -> None:
     import trio
 
-    from highwater.chaos.aimed.probes import FORMS
+    from highwater.chaos.aimed.probes import VERBS
     from highwater.chaos.app_run import AppOptions, AppRun
     from highwater.chaos.progress import Progress
     from highwater.chaos.run import with_signals
-    from highwater.cluster.faults.fault_model import load
+    from highwater.cluster.faults.schedule_form import load
     from highwater.cluster.processes.programs import ApacheKafka, Highwater, Program
     from highwater.cluster.target import ApacheRelease
     from highwater.verdict.contracts.contract_model import ContractError
@@ -408,7 +408,7 @@ def _run_app(**given: Any) -> None:
                 out=given["out"] or Path("runs") / f"{time.strftime('%Y%m%d-%H%M%S')}-{seed}",
                 seed=seed,
                 duration_s=given["duration"],
-                schedule=load(faults, FORMS) if faults is not None else None,
+                schedule=load(faults, VERBS) if faults is not None else None,
                 exactly_once=given["exactly_once"],
                 ordered=not given["any_order"],
                 within_s=given["within"],

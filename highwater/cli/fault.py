@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -11,41 +12,63 @@ import click
 
 from highwater.cli.cluster_folder import control_url, default_folder, dir_option
 from highwater.cli.error_lines import complain
+from highwater.cluster.faults.verb_row import Verb
+from highwater.cluster.faults.verb_table import FAULTS, fields_of
 
 WAIT_S = 10.0
 LOOK_S = 2.0
 """How long a fault of a link is looked at before it is told that no traffic has met it."""
-_FIELDS: tuple[tuple[str, dict[str, Any]], ...] = (
-    ("from", {"help": "cut, hold, drop, latency, ...: where the messages come from."}),
-    ("to", {"help": "Where they go to.  [default: the other brokers]"}),
-    ("one-way", {"is_flag": True, "default": None, "help": "cut, ...: in one direction only."}),
-    ("latency", {"type": float, "help": "latency, slow_disk: milliseconds."}),
-    ("jitter", {"type": float, "help": "latency: milliseconds more or less."}),
-    ("by", {"type": float, "help": "clock_jump: seconds, below 0 for back."}),
-    ("rate", {"type": float, "help": "bandwidth: KiB a second."}),
-    ("api", {"help": "hold, drop: Fetch, Produce, EndTxn, ...; setData, ... to zookeeper."}),
-    ("side", {"type": click.Choice(["request", "response"]), "help": "hold, drop: of the API."}),
-    ("path", {"help": "hold, drop: a pattern of the znode's path."}),
-    ("count", {"type": int, "help": "hold, drop: how many messages; 0: all.  [default: 1]"}),
-    ("leader", {"type": int, "help": "swap_leader: the broker that is to lead."}),
-    ("not", {"help": "swap_leader: who is not to lead."}),
-    ("how", {"help": "restart: kill or stop; move_controller: delete or kill."}),
-    ("rule", {"help": "release: the hold or drop that has this name by --as."}),
-    ("as", {"help": "A name for the target, for later: $NAME."}),
-    ("for", {"type": float, "help": "Seconds after which the fault is ended."}),
-)
+_HELP = """Break the running cluster: {verbs} (docs/faults.md).
+
+Targets are members or roles: broker-2, zookeeper, controller, leader of orders-0, follower of
+orders-0.  It says the effect that was seen; where none was, the exit code is 1.  A fault of a
+link on which nothing goes is on all the same, and said to be.  Beside the verbs: `list` shows
+the faults that are on, `end ID` ends one, `mend` ends all and starts what is down, `wait` waits
+for what docs/control.md lists.
+
+\b
+Examples:
+  highwater fault kill leader of orders-0
+  highwater fault start broker-2
+  highwater fault cut --from broker-1 --to zookeeper --for 5
+  highwater fault latency --from clients --to controller --latency 200 --for 10
+  highwater fault slow_disk broker-2 --latency 200 --for 10
+  highwater fault hold --api Fetch --side response --from "leader of orders-0"
+  highwater fault swap_leader orders-0
+  highwater fault wait leader of orders-0 is not broker-2 --within 20
+  highwater fault mend
+"""
 
 
-def _options(function: Any) -> Any:
-    for name, more in reversed(_FIELDS):
-        function = click.option(f"--{name}", f"field_{name.replace('-', '_')}", **more)(function)
-    return function
+def _options(verbs: Mapping[str, Verb]) -> Iterator[click.Option]:
+    """One for each name of a field; its values are named where all of its verbs take the same."""
+    for name, fields in fields_of(verbs).items():
+        first = next(iter(fields))
+        kind: dict[str, Any] = {"type": first.type}
+        if first.type is bool:
+            kind = {"is_flag": True, "default": None}
+        elif first.choices and all(field.choices == first.choices for field in fields):
+            kind = {"type": click.Choice(first.choices)}
+        text = "; ".join(f"{', '.join(of)}: {field.text}" for field, of in fields.items())
+        yield _option(name, f"{text}.", **kind)
+    yield _option("as", "A name for the target, for later: $NAME.")
+    yield _option("for", "Seconds after which the fault is ended.", type=float)
+
+
+def _option(name: str, text: str, **kind: Any) -> click.Option:
+    return click.Option([f"--{name.replace('_', '-')}", f"field_{name}"], help=text, **kind)
+
+
+def command(verbs: Mapping[str, Verb]) -> click.Command:
+    """`highwater fault` with these verbs."""
+    own, text = _fault.params, _HELP.format(verbs=", ".join(verbs))
+    params = [*own[:2], *_options(verbs), *own[2:]]
+    return click.Command("fault", callback=_fault.callback, params=params, help=text)
 
 
 @click.command()
 @click.argument("verb")
 @click.argument("target", nargs=-1)
-@_options
 @click.option(
     "--within",
     type=click.FloatRange(0),
@@ -53,32 +76,9 @@ def _options(function: Any) -> Any:
     " 1.  For `wait`: its seconds.  [default for `wait`: 10]",
 )
 @dir_option
-def fault(
+def _fault(
     verb: str, target: tuple[str, ...], within: float | None, folder: Path | None, **fields: Any
 ) -> None:
-    """Break the running cluster: kill, stop, start, restart, pause, resume, cut, isolate, heal,
-    latency, bandwidth, reset_peer, hold, drop, release, disk_full, slow_disk, clock_jump,
-    swap_leader, preferred_election, move_controller, expire_session, stand_still, kill_all,
-    start_all (docs/faults.md).
-
-    Targets are members or roles: broker-2, zookeeper, controller, leader of orders-0, follower of
-    orders-0.  It says the effect that was seen; where none was, the exit code is 1.  A fault of a
-    link on which nothing goes is on all the same, and said to be.  Beside the verbs: `list` shows
-    the faults that are on, `end ID` ends one, `mend` ends all and starts what is down, `wait` waits
-    for what docs/control.md lists.
-
-    \b
-    Examples:
-      highwater fault kill leader of orders-0
-      highwater fault start broker-2
-      highwater fault cut --from broker-1 --to zookeeper --for 5
-      highwater fault latency --from clients --to controller --latency 200 --for 10
-      highwater fault slow_disk broker-2 --latency 200 --for 10
-      highwater fault hold --api Fetch --side response --from "leader of orders-0"
-      highwater fault swap_leader orders-0
-      highwater fault wait leader of orders-0 is not broker-2 --within 20
-      highwater fault mend
-    """
     from highwater.agent.client import Control, ControlError
     from highwater.agent.control_token import token_of
 
@@ -95,6 +95,9 @@ def fault(
     except ControlError as error:
         complain(error.message)
         raise SystemExit(1) from None
+
+
+fault = command(FAULTS)
 
 
 def _refuse_surplus(verb: str, target: str, entry: dict[str, Any]) -> None:

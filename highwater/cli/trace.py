@@ -61,7 +61,7 @@ def trace(
     """
     import trio
 
-    from highwater.cluster.faults.forms import KAFKA_APIS
+    from highwater.cluster.faults.scene import KAFKA_APIS
     from highwater.cluster.trace_reader import Wanted
 
     if api not in KAFKA_APIS:

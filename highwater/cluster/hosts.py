@@ -11,29 +11,15 @@ from __future__ import annotations
 import errno
 import resource
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from highwater.world.real.fault_door import VARIABLE, FaultDoor
 
-DISK_FULL, SLOW_DISK, CLOCK_JUMP = "disk_full", "slow_disk", "clock_jump"
 NO_DOOR = "only Highwater's own brokers, as processes, have a door for it"
-NOT_OURS: Mapping[str, str] = {SLOW_DISK: NO_DOOR, CLOCK_JUMP: NO_DOOR}
-"""The faults that brokers of another program cannot have: `Cluster.lacks`."""
-ELSEWHERE: Mapping[str, str] = {
-    DISK_FULL: "the brokers are no processes of this harness, whose limits it could lower",
-    **NOT_OURS,
-}
-"""The faults that brokers cannot have which are not the harness's own processes."""
-
-
-def lacks(doors: bool) -> Mapping[str, str]:
-    """The faults that brokers cannot have which are the harness's own processes."""
-    found = {} if doors else dict(NOT_OURS)
-    if sys.platform != "linux":
-        found[DISK_FULL] = "only Linux sets the limits of a process that runs (prlimit)"
-    return found
+NO_LIMITS = "only Linux sets the limits of a process that runs (prlimit)"
+"""Why brokers cannot have `slow_disk` and `clock_jump`, or `disk_full`."""
 
 
 def refuse_writes(pid: int) -> Callable[[], None]:
@@ -43,7 +29,7 @@ def refuse_writes(pid: int) -> Callable[[], None]:
     CPython and the JVM ignore the signal (SIGXFSZ) that would end the process.
     """
     if sys.platform != "linux":
-        raise OSError(errno.ENOSYS, lacks(doors=False)[DISK_FULL])
+        raise OSError(errno.ENOSYS, NO_LIMITS)
     limit = resource.RLIMIT_FSIZE
     before = resource.prlimit(pid, limit)
     resource.prlimit(pid, limit, (0, before[1]))

@@ -44,14 +44,8 @@ No check depends on it.  A Highwater broker starts in a second and one of Apache
 a machine of two shared cores each has taken more than five times as long.
 """
 
-WITHOUT_ZOOKEEPER = {
-    ZOOKEEPER: "there is no ZooKeeper",
-    "expire_session": "there is no ZooKeeper, and no session in it",
-    "delete": "a quorum's leader has no znode that could be deleted; write how: kill",
-}
-"""The faults that a cluster in KRaft mode cannot have: `Cluster.lacks`."""
 BROKER_LINKS, SEGMENTS = "links between brokers", "segments"
-CLIENT_MESSAGES = "messages of clients"
+CLIENT_MESSAGES, DELETE = "messages of clients", "delete"
 """Further things that a cluster may lack, beside verbs and members."""
 
 TRACEBACK = "Traceback (most recent call last):"

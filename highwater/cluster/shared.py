@@ -14,10 +14,11 @@ import trio
 
 from highwater.child_processes import Pid, StartError
 from highwater.cluster.ask import brokers_known
-from highwater.cluster.hosts import DISK_FULL, ELSEWHERE, Hosts
+from highwater.cluster.faults.verb_row import Kind
+from highwater.cluster.faults.verb_table import IN_CONTAINERS, lacks
+from highwater.cluster.hosts import Hosts
 from highwater.cluster.interface import (
     TRACEBACK,
-    WITHOUT_ZOOKEEPER,
     ZOOKEEPER,
     ClusterError,
     broker,
@@ -149,13 +150,13 @@ class LocalCluster(ABC):
 
     @property
     def lacks(self) -> Mapping[str, str]:
-        return {**self._hosts_lack(), **({} if self.zookeeper_connect else WITHOUT_ZOOKEEPER)}
+        return lacks(*self._kinds(), *[Kind.KRAFT] * (not self.zookeeper_connect))
 
-    def _hosts_lack(self) -> Mapping[str, str]:
-        return ELSEWHERE
+    def _kinds(self) -> Sequence[Kind]:
+        return IN_CONTAINERS
 
     async def fill_disk(self, member: str) -> int:
-        raise ClusterError(f"the disk of {member} cannot be filled: {self.lacks[DISK_FULL]}")
+        raise ClusterError(f"the disk of {member} cannot be filled: {self.lacks['disk_full']}")
 
     async def serve_proxies(
         self,

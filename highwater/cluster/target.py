@@ -23,9 +23,9 @@ from typing import Protocol
 import trio
 
 from highwater.child_processes import StartError
-from highwater.cluster import hosts
+from highwater.cluster.faults.verb_row import Kind
+from highwater.cluster.faults.verb_table import lacks
 from highwater.cluster.interface import (
-    WITHOUT_ZOOKEEPER,
     Cluster,
     controller,
     controller_ids,
@@ -96,7 +96,7 @@ class ApacheRelease:
 
     @property
     def lacks(self) -> Mapping[str, str]:
-        return {**hosts.lacks(doors=False), **(WITHOUT_ZOOKEEPER if self.kraft else {})}
+        return lacks(Kind.DOORLESS, *[Kind.KRAFT] * self.kraft)
 
     @asynccontextmanager
     async def open(self, folder: Path, properties: Mapping[str, str]) -> AsyncIterator[Cluster]:

@@ -10,7 +10,7 @@ from highwater.chaos.aimed.probes import ENDING
 from highwater.chaos.aimed.windows import AHEAD, BEHIND
 from highwater.chaos.faults.schedule import healthy
 from highwater.cluster.faults.fault_model import Fault
-from highwater.cluster.faults.forms import ANY_COPY
+from highwater.cluster.faults.scene import ANY_COPY
 
 
 def generate(

@@ -21,10 +21,10 @@ A dead copy's member leaves its group at once, or the others would wait for its 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Final
 
 import trio
 
@@ -32,14 +32,14 @@ from highwater.chaos.aimed.doors import Doors
 from highwater.chaos.aimed.windows import AHEAD, BEHIND, Windows
 from highwater.chaos.aimed.wire import CopyWire
 from highwater.chaos.app_processes import AppCluster
-from highwater.chaos.faults import workload_verbs
-from highwater.chaos.faults.workload_verbs import ChaosStage
 from highwater.cluster.ask import ask
-from highwater.cluster.faults import forms, verbs
+from highwater.cluster.faults import verb_table, verbs, workload_verbs
 from highwater.cluster.faults.done import Done
-from highwater.cluster.faults.fault_model import Fault, ScheduleError
-from highwater.cluster.faults.forms import ANY_COPY, Form, Scene, one_of
+from highwater.cluster.faults.fault_model import Fault
+from highwater.cluster.faults.scene import ANY_COPY, Scene, Wrong
 from highwater.cluster.faults.stage import Led
+from highwater.cluster.faults.verb_row import Field, Verb
+from highwater.cluster.faults.workload_verbs import ChaosStage
 from highwater.cluster.interface import ClusterError, broker_number
 from highwater.cluster.links.link_rules import Action, Rule, Side
 from highwater.kafka.types import TopicPartition
@@ -187,10 +187,10 @@ class AppStage(ChaosStage):
         self.last_death = trio.current_time()
 
 
-Verb = Callable[[AppStage, Fault], Awaitable[Done]]
+_Effect = Callable[[AppStage, Fault], Awaitable[Done]]
 
 
-def _aimed(plain: Verb) -> Verb:
+def _aimed(plain: _Effect) -> _Effect:
     """The verb, at a moment of the application's own where the entry has a `when`."""
 
     async def verb(stage: AppStage, fault: Fault) -> Done:
@@ -207,7 +207,7 @@ def _aimed(plain: Verb) -> Verb:
 class _Strike:
     """One probe by a fault on a copy."""
 
-    def __init__(self, stage: AppStage, fault: Fault, verb: Verb) -> None:
+    def __init__(self, stage: AppStage, fault: Fault, verb: _Effect) -> None:
         self.stage = stage
         self.verb = verb
         self.window = str(fault.params["when"])
@@ -380,37 +380,28 @@ async def lose_unreplicated(stage: AppStage, fault: Fault) -> Done:
 
 async def wait(stage: AppStage, fault: Fault) -> Done:
     """A group in the middle of a rebalance shows nothing of the next fault."""
-    done = await workload_verbs.VERBS["wait"](stage, fault)
+    done = await verbs.wait(stage, fault)
     if fault.params.get("until") == "healthy":
         await stage.leave_groups()
         await stage.wait_for_work()
     return done
 
 
-_WHEN = {"when": one_of(*WHEN)}
+def _check_copy(scene: Scene, fault: Fault) -> None:
+    copies = (*scene.apps, ANY_COPY)
+    if "when" in fault.params and fault.target not in copies and fault.target[:1] != "$":
+        raise Wrong(f"when: {fault.target!r} is no copy; there are {', '.join(copies)}")
 
 
-FORMS: dict[str, Form] = {
-    **{name: form for name, form in workload_verbs.FORMS.items() if name != "burst"},
-    **{name: Form(Scene.member, ("target",), _WHEN, lasts=True) for name in ("kill", "pause")},
+_WHEN = Field("when", "the moment of the application's at which to strike", choices=WHEN)
+_PLAIN = verb_table.VERBS
+VERBS: dict[str, Verb] = {
+    **{name: row for name, row in _PLAIN.items() if name != "burst"},
+    **{
+        name: replace(_PLAIN[name], effect=_aimed(effect), fields=(_WHEN,), check=_check_copy)
+        for name, effect in (("kill", verbs.kill), ("pause", verbs.pause))
+    },
+    "lose_unreplicated": replace(_PLAIN["lose_unreplicated"], effect=lose_unreplicated),
+    "wait": replace(_PLAIN["wait"], effect=wait),
 }
-VERBS: dict[str, Callable[[Any, Fault], Awaitable[Done]]] = {
-    **workload_verbs.VERBS,
-    "kill": _aimed(verbs.kill),
-    "pause": _aimed(verbs.pause),
-    "lose_unreplicated": lose_unreplicated,
-    "wait": wait,
-}
-
-
-def check(schedule: Sequence[Fault], scene: Scene) -> None:
-    """Raises ScheduleError for an entry that makes no sense for an application."""
-    forms.check(schedule, scene, FORMS)
-    for number, fault in enumerate(schedule, 1):
-        copies = (*scene.apps, ANY_COPY)
-        if "when" in fault.params and fault.target not in copies and fault.target[:1] != "$":
-            place = fault.place or f"fault {number}"
-            apps = ", ".join(copies)
-            raise ScheduleError(
-                f"{place} ({fault.name}): when: {fault.target!r} is no copy; there are {apps}"
-            )
+"""Those of schedules on an application."""

@@ -8,22 +8,22 @@ members are started.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import trio
 
-from highwater.chaos.faults.workload_verbs import VERBS, ChaosStage, Verbs
 from highwater.child_processes import StartError
 from highwater.cluster.faults.done import Done
 from highwater.cluster.faults.fault_model import Fault
+from highwater.cluster.faults.verb_row import Verb
+from highwater.cluster.faults.verb_table import VERBS
+from highwater.cluster.faults.workload_verbs import ChaosStage
 from highwater.cluster.interface import ClusterError
 from highwater.verdict.history import LineLog
 
 RETRY_S = 30.0
 """The time during which a verb without its target is retried."""
-SILENT = ("wait", "bind")
-"""Entries of a schedule that are no faults: they are reported only where they fail."""
 LAST_FAULT_S = 5.0
 """No random fault fires later than this before the end."""
 FELT_S = 30.0
@@ -32,9 +32,14 @@ LOOK_EVERY_S = 0.02
 Progress = Callable[[str], None]
 
 
+def _is_silent(fault: Fault) -> bool:
+    """Whether it only arranges a schedule's entries: it is reported only where it fails."""
+    return VERBS[fault.name].only == "schedules"
+
+
 class Engine:
     def __init__(
-        self, stage: ChaosStage, log: LineLog, progress: Progress, verbs: Verbs = VERBS
+        self, stage: ChaosStage, log: LineLog, progress: Progress, verbs: Mapping[str, Verb] = VERBS
     ) -> None:
         self.stage = stage
         self.log = log
@@ -57,7 +62,7 @@ class Engine:
                 for fault in schedule:
                     if fault.optional and trio.current_time() > begun + until_s - LAST_FAULT_S:
                         break
-                    self.planned += fault.name not in SILENT
+                    self.planned += not _is_silent(fault)
                     due = begun + fault.at if fault.at is not None else trio.current_time()
                     await trio.sleep_until(max(due, trio.current_time()) + fault.after)
                     await self._fire(fault, nursery)
@@ -76,7 +81,7 @@ class Engine:
             return
         if fault.label:
             self.stage.names[fault.label] = [m for m in done.target.split(",") if m]
-        if fault.name in SILENT and done.effect is not None:
+        if _is_silent(fault) and done.effect is not None:
             return
         if not done.effect_at_undo:
             self._tell(fault, done, t_ns)
@@ -87,7 +92,7 @@ class Engine:
         self._open.append((fault, done, t_ns))
         if fault.lasts is not None:
             nursery.start_soon(self._end_later, fault, done, t_ns)
-        elif fault.name == "move_controller":
+        elif VERBS[fault.name].mended_at_once:
             await self._end(fault, done, t_ns)
 
     async def _watch_open(self) -> None:
@@ -109,7 +114,7 @@ class Engine:
         deadline = trio.current_time() + RETRY_S
         while True:
             try:
-                return await self.verbs[fault.name](self.stage, fault)
+                return await self.verbs[fault.name].carry_out(self.stage, fault)
             except (ClusterError, KeyError):
                 if trio.current_time() > deadline:
                     raise
@@ -162,7 +167,7 @@ class Engine:
     async def mend(self) -> None:
         """Ends open faults, and starts members that are down."""
         for fault, done, t_ns in list(self._open):
-            if done.effect_at_undo or fault.name in ("pause", "stand_still"):
+            if done.undo_name not in ("start", "start_all"):  # these come together, below
                 await self._end(fault, done, t_ns)
         if self.stage.cluster.links is not None:
             self.stage.cluster.links.heal_all()
@@ -171,6 +176,6 @@ class Engine:
         self.stage.stopped_by_pause.clear()
         if self.stage.down:
             t_ns = time.monotonic_ns()
-            done = await VERBS["start_all"](self.stage, Fault("start_all"))
+            done = await VERBS["start_all"].carry_out(self.stage, Fault("start_all"))
             self._tell(Fault("start_all"), done, t_ns)
         self._open.clear()

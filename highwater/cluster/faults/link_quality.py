@@ -10,7 +10,7 @@ from highwater.cluster.links.slowness import Slowness
 
 
 async def latency(stage: Stage, fault: Fault) -> Done:
-    delay_s, jitter_s = (float(fault.params.get(n, 0)) / 1000 for n in ("latency", "jitter"))
+    delay_s, jitter_s = (float(fault.params[n]) / 1000 for n in ("latency", "jitter"))
     return _slow(stage, fault, Slowness(delay_s, jitter_s, rng=stage.rng), "delayed")
 
 

@@ -70,7 +70,7 @@ class Stage:
     def directions(self, fault: Fault) -> list[tuple[str, str]]:
         """From `from` (or the target) to `to`, and back unless `one_way`."""
         sources = self.targets(fault.params.get("from") or fault.target)
-        sinks = self.targets(fault.params.get("to", "other brokers"), others_than=sources)
+        sinks = self.targets(fault.params["to"], others_than=sources)
         pairs = [(a, b) for a in sources for b in sinks if a != b]
         if not fault.params.get("one_way"):
             pairs += [(b, a) for a, b in pairs]

@@ -14,8 +14,6 @@ import trio
 
 from highwater.cluster.faults.done import Done, Effect
 from highwater.cluster.faults.fault_model import Fault, ScheduleError
-from highwater.cluster.faults.host_verbs import clock_jump, disk_full, slow_disk
-from highwater.cluster.faults.link_quality import bandwidth, latency, reset_peer
 from highwater.cluster.faults.stage import Led, Stage, at_once
 from highwater.cluster.faults.targets import APART
 from highwater.cluster.interface import (
@@ -28,7 +26,6 @@ from highwater.cluster.interface import (
     require_paused,
     require_running,
 )
-from highwater.cluster.leader_moves import move_leader
 from highwater.cluster.links.link_rules import ANY, CLIENTS, Action, Rule, Side
 from highwater.kafka.types import TopicPartition
 
@@ -105,7 +102,7 @@ async def start_member(stage: Stage, member: str) -> Effect:
 
 
 async def restart(stage: Stage, fault: Fault) -> Done:
-    done = await (kill if fault.params.get("how") == "kill" else stop)(stage, fault)
+    done = await (kill if fault.params["how"] == "kill" else stop)(stage, fault)
     done.effect = f"{done.effect}; {await start_member(stage, done.target)}"
     done.undo = None
     return done
@@ -285,12 +282,12 @@ async def _rule(stage: Stage, fault: Fault, action: Action) -> Done:
     source, sink = (stage.targets(params[k])[0] if k in params else ANY for k in ("from", "to"))
     rule = Rule(
         action,
-        str(params.get("api", "")),
-        Side(params.get("side", "request")),
+        str(params["api"]),
+        Side(params["side"]),
         source,
         sink,
         path=str(params.get("path", "")),
-        limit=int(params.get("count", 1)),
+        limit=int(params["count"]),
     )
     links = stage.links
     if links.encrypted_clients and CLIENTS in (source, sink):
@@ -346,6 +343,9 @@ async def release(stage: Stage, fault: Fault) -> Done:
 
 
 async def swap_leader(stage: Stage, fault: Fault) -> Done:
+    # a client, which is costly to import: the command line reads the table of verbs, too
+    from highwater.cluster.leader_moves import move_leader
+
     tp = parse_tp(fault.target)
     state = stage.zookeeper.partitions[tp]
     barred = stage.targets(fault.params["not"]) if "not" in fault.params else []
@@ -370,7 +370,7 @@ async def move_controller(stage: Stage, fault: Fault) -> Done:
     witness = stage.zookeeper
     member, epoch = stage.target(fault, "controller"), witness.controller_epoch
     done = Done(member)
-    if fault.params.get("how", "delete") == "kill":
+    if fault.params["how"] == "kill":
         await kill_member(stage, member)
         done = _away(stage, member, None)
     else:
@@ -409,9 +409,9 @@ async def bind(stage: Stage, fault: Fault) -> Done:
 async def wait(stage: Stage, fault: Fault) -> Done:
     """Waits `until`: "healthy", "isr of TP is N" (its size), "leader of TP is not $L"."""
     until = str(fault.params.get("until", ""))
-    within = float(fault.params.get("within", PATIENCE_S))
+    within = float(fault.params["within"])
     if not until:
-        await trio.sleep(float(fault.params.get("seconds", 1)))
+        await trio.sleep(float(fault.params["seconds"]))
         return Done("", "waited")
     if until == "healthy":
         problems = await stage.wait_healthy(within)
@@ -443,35 +443,3 @@ async def _wait_leader(stage: Stage, words: list[str], within: float) -> Done:
     came = await stage.zookeeper.wait(holds, within)
     leader = stage.zookeeper.partitions[tp].leader
     return Done(str(tp), f"broker-{leader} leads" if came else None)
-
-
-Verb = Callable[[Stage, Fault], Awaitable[Done]]
-VERBS: dict[str, Verb] = {
-    "kill": kill,
-    "stop": stop,
-    "start": start,
-    "restart": restart,
-    "pause": pause,
-    "resume": resume,
-    "stand_still": stand_still,
-    "kill_all": kill_all,
-    "start_all": start_all,
-    "cut": cut,
-    "isolate": isolate,
-    "heal": heal,
-    "latency": latency,
-    "bandwidth": bandwidth,
-    "reset_peer": reset_peer,
-    "disk_full": disk_full,
-    "slow_disk": slow_disk,
-    "clock_jump": clock_jump,
-    "hold": hold,
-    "drop": drop,
-    "release": release,
-    "swap_leader": swap_leader,
-    "preferred_election": preferred_election,
-    "move_controller": move_controller,
-    "expire_session": expire_session,
-    "wait": wait,
-    "bind": bind,
-}

@@ -25,7 +25,8 @@ from typing import IO, Any
 import trio
 
 from highwater.child_processes import Child, StartError, Watchdog, kill_listed, take_lock
-from highwater.cluster import client_files, hosts, internal_topics
+from highwater.cluster import client_files, internal_topics
+from highwater.cluster.faults.verb_row import Kind
 from highwater.cluster.hosts import Hosts, refuse_writes
 from highwater.cluster.interface import (
     PATIENCE_S,
@@ -242,9 +243,9 @@ class ProcessCluster(LocalCluster):
             self.write_state()
         return child.popen.poll()
 
-    def _hosts_lack(self) -> Mapping[str, str]:
+    def _kinds(self) -> Sequence[Kind]:
         doors = self.hosts is not None and self.settings.numbers_of("highwater")
-        return hosts.lacks(doors=bool(doors))
+        return [] if doors else [Kind.DOORLESS]
 
     async def fill_disk(self, member: str) -> int:
         require_awake(self, member)

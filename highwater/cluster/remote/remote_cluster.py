@@ -23,12 +23,11 @@ import trio
 
 from highwater.child_processes import StartError
 from highwater.cluster.ask import brokers_known, metadata
-from highwater.cluster.hosts import DISK_FULL, ELSEWHERE, Hosts
+from highwater.cluster.faults.verb_row import Kind
+from highwater.cluster.faults.verb_table import IN_CONTAINERS, VERBS, lacks
+from highwater.cluster.hosts import Hosts
 from highwater.cluster.interface import (
-    BROKER_LINKS,
     PATIENCE_S,
-    SEGMENTS,
-    WITHOUT_ZOOKEEPER,
     ClusterError,
     broker,
     broker_number,
@@ -51,19 +50,6 @@ COMMAND_S = 60.0
 POLL_S = 0.1
 STAYS_S = 0.3
 """For how long a connection has to stay open before it counts as a broker's."""
-_NEEDS = {
-    "kill": ("kill",),
-    "stop": ("stop",),
-    "start": ("start",),
-    "restart": ("kill", "start"),
-    "kill_all": ("kill", "start"),
-    "start_all": ("start",),
-    "pause": ("pause", "resume"),
-    "resume": ("resume",),
-    "stand_still": ("pause", "resume"),
-    "lose_unreplicated": ("kill", "start", "pause", "resume"),
-}
-"""Verb -> the commands that it takes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,17 +64,12 @@ class Commands:
     resume: str = ""
 
 
-def lacks(commands: Commands) -> dict[str, str]:
-    """Faults that such a cluster cannot suffer, and effects that it does not show."""
-    found = {**WITHOUT_ZOOKEEPER, **ELSEWHERE}
-    found["zookeeper"] = found["expire_session"] = "its ZooKeeper, if any, is not at hand"
-    found["move_controller"] = "the controller moves as the cluster wants; kill it by its role"
-    found[BROKER_LINKS] = "only those between clients and brokers go through a proxy"
-    found["isolate"] = found[BROKER_LINKS]
-    found[SEGMENTS] = "the brokers' disks are not at hand"
-    for verb, needed in _NEEDS.items():
-        if missing := [name for name in needed if not getattr(commands, name)]:
-            found[verb] = "give " + ", ".join(f"--{name}-command" for name in missing)
+def lacks_of(commands: Commands) -> dict[str, str]:
+    """What such a cluster cannot suffer or show, with the reason."""
+    found = lacks(*IN_CONTAINERS, Kind.REMOTE)
+    for name, verb in VERBS.items():
+        if missing := [needed for needed in verb.commands if not getattr(commands, needed)]:
+            found[name] = "give " + ", ".join(f"--{needed}-command" for needed in missing)
     return found
 
 
@@ -132,7 +113,7 @@ class RemoteCluster:
         self.links: Links | None = Links()
         self.hosts: Hosts | None = None
         self.lives = Lives()
-        self.lacks: Mapping[str, str] = lacks(commands)
+        self.lacks: Mapping[str, str] = lacks_of(commands)
         self._known = dict(known)
         self._own = dict(known if ways is None else ways)
         self._commands = commands
@@ -290,7 +271,7 @@ class RemoteCluster:
         raise StartError(f"{member} does not serve {timeout_s:g} s after the command to start it")
 
     async def fill_disk(self, member: str) -> int:
-        raise ClusterError(f"the disk of {member} cannot be filled: {self.lacks[DISK_FULL]}")
+        raise ClusterError(f"the disk of {member} cannot be filled: {self.lacks['disk_full']}")
 
     async def pause(self, member: str) -> None:
         require_running(self, member)
@@ -367,7 +348,7 @@ class AddressTarget:
 
     @property
     def lacks(self) -> Mapping[str, str]:
-        return lacks(self.commands)
+        return lacks_of(self.commands)
 
     @asynccontextmanager
     async def open(self, folder: Path, properties: Mapping[str, str]) -> AsyncIterator[Any]:

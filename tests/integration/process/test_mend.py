@@ -11,7 +11,7 @@ import pytest
 from highwater.cluster.ask import brokers_known
 from highwater.cluster.faults.fault_model import Fault
 from highwater.cluster.faults.stage import Stage
-from highwater.cluster.faults.verbs import VERBS
+from highwater.cluster.faults.verb_table import VERBS
 from highwater.cluster.processes.process_cluster import process_cluster
 from highwater.cluster.processes.process_settings import Settings
 
@@ -25,7 +25,7 @@ async def test_a_member_that_is_on_its_way_is_waited_for(tmp_path: Path) -> None
         await cluster.kill("broker-1")
         stage.down.add("broker-1")
         await cluster.start("broker-1", ready=False)
-        done = await VERBS["start_all"](stage, Fault("start_all"))
+        done = await VERBS["start_all"].carry_out(stage, Fault("start_all"))
         assert done.effect is not None
         assert done.effect.startswith("all serve after")
         assert stage.down == set()

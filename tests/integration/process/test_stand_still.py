@@ -11,10 +11,10 @@ import psutil
 import pytest
 
 from highwater.chaos.faults.engine import Engine
-from highwater.chaos.faults.workload_verbs import ChaosStage
 from highwater.child_processes import Pid
 from highwater.cluster.ask import brokers_known
-from highwater.cluster.faults.fault_model import parse
+from highwater.cluster.faults.schedule_form import parse
+from highwater.cluster.faults.workload_verbs import ChaosStage
 from highwater.cluster.processes.process_cluster import ProcessCluster, process_cluster
 from highwater.cluster.processes.process_settings import Settings
 from highwater.verdict.history import LineLog, read_lines

@@ -6,9 +6,10 @@ import pytest
 
 from highwater.chaos.aimed import probes
 from highwater.chaos.aimed.app_schedule import generate
-from highwater.chaos.faults.workload_verbs import FORMS
 from highwater.cluster.faults.fault_model import Fault, ScheduleError
-from highwater.cluster.faults.forms import Scene
+from highwater.cluster.faults.scene import Scene
+from highwater.cluster.faults.schedule_form import check, parse
+from highwater.cluster.faults.verb_table import VERBS
 
 SCENE = Scene((1, 2, 3), {"orders": 3, "invoices": 3}, apps=("app", "app-2"))
 
@@ -34,29 +35,27 @@ def test_each_promise_has_its_probe_whatever_the_seed(seed: int) -> None:
         required = [f for f in schedule if not f.optional]
         assert wanted <= {(f.name, f.params.get("when")) for f in required}
         assert {"pause", "kill"} <= {f.name for f in required if "when" not in f.params}
-        probes.check(schedule, SCENE)
+        check(schedule, SCENE, probes.VERBS)
     assert generated(seed, True) == generated(seed, True) != generated(seed + 1, True)
 
 
 @pytest.mark.parametrize(
-    ("fault", "told"),
+    ("entry", "told"),
     [
-        (Fault("kill", "app", params={"when": "soon"}), "'soon' is none of ahead, behind, ending"),
-        (
-            Fault("kill", "broker-1", params={"when": "ahead"}),
-            "'broker-1' is no copy; there are app",
-        ),
-        (Fault("stop", "app", params={"when": "ahead"}), "when"),
-        (Fault("burst"), "burst"),
+        ({"name": "kill", "target": "app", "when": "soon"}, "'soon' is none of ahead, behind"),
+        ({"name": "kill", "target": "broker-1", "when": "ahead"}, "'broker-1' is no copy; there"),
+        ({"name": "stop", "target": "app", "when": "ahead"}, "has no field 'when'"),
+        ({"name": "burst"}, "no verb 'burst'"),
     ],
 )
-def test_what_makes_no_sense_is_refused_before_the_start(fault: Fault, told: str) -> None:
-    with pytest.raises((ScheduleError, KeyError), match=told):
-        probes.check([fault], SCENE)
+def test_what_makes_no_sense_is_refused_before_the_start(entry: dict[str, str], told: str) -> None:
+    with pytest.raises(ScheduleError, match=told):
+        check(parse([entry], verbs=probes.VERBS), SCENE, probes.VERBS)
 
 
-def test_any_copy_is_a_target_only_where_there_are_copies() -> None:
-    probes.check([Fault("kill", "any copy")], SCENE)
+def test_copies_are_there_only_beside_an_application() -> None:
+    kill = [Fault("kill", "any copy")]
+    check(kill, SCENE, probes.VERBS)
     with pytest.raises(ScheduleError, match="no target"):
-        probes.check([Fault("kill", "any copy")], Scene((1,), {"orders": 1}))
-    assert "when" not in FORMS["kill"].fields
+        check(kill, Scene((1,), {"orders": 1}))
+    assert VERBS["kill"].fields == ()

@@ -11,17 +11,17 @@ import pytest
 import trio
 import trio.testing
 
-from highwater.chaos.faults import workload_verbs
 from highwater.chaos.faults.engine import FELT_S, Engine
-from highwater.chaos.faults.workload_verbs import ChaosStage
 from highwater.cluster.faults.done import Done
 from highwater.cluster.faults.fault_model import Fault
-from highwater.cluster.faults.verbs import VERBS
+from highwater.cluster.faults.verb_table import VERBS
+from highwater.cluster.faults.workload_verbs import ChaosStage
 from highwater.cluster.links.link_rules import Action, Links, Message, Rule, Side
 from highwater.verdict.history import LineLog, read_lines
 
 CUT = Fault("cut", lasts=2.0, params={"from": "broker-1", "to": "broker-2"})
 HOLD = Fault("hold", lasts=2.0, params={"from": "broker-1", "api": "Fetch", "side": "response"})
+HOLD_OPEN = replace(HOLD, lasts=None)
 
 
 class Members:
@@ -89,7 +89,7 @@ async def test_a_release_tells_what_a_connection_has_taken_along(autojump_clock:
 
     async def effect(**params: object) -> str | None:
         fault = Fault("release", params={"rule": "shrink", **params})
-        return (await VERBS["release"](stage, fault)).effect
+        return (await VERBS["release"].carry_out(stage, fault)).effect
 
     assert await effect(arrive=True) is None, "it has not come within five seconds"
     shrink.lost = 1
@@ -158,8 +158,8 @@ async def test_wait_healthy_waits_for_the_end_of_a_fault_that_is_under_way(
         happened.append(("looks", trio.current_time() - began))
         return Done("", "healthy")
 
-    monkeypatch.setitem(workload_verbs.VERBS, "kill", kill)
-    monkeypatch.setitem(workload_verbs.VERBS, "wait", wait)
+    for name, effect in (("kill", kill), ("wait", wait)):
+        monkeypatch.setitem(VERBS, name, replace(VERBS[name], effect=effect))
     engine = Engine(a_stage(Members()), LineLog(tmp_path / "faults.jsonl"), lambda _: None)
     began = trio.current_time()
     healthy = Fault("wait", after=2.0, params={"until": "healthy"})
@@ -167,3 +167,31 @@ async def test_wait_healthy_waits_for_the_end_of_a_fault_that_is_under_way(
         await engine.run([Fault("kill", "broker-1", lasts=1.0), healthy], 0)
     engine.log.close()
     assert [what for what, _ in happened] == ["starting", "started", "looks"], happened
+    told = [line["name"] for line in read_lines(tmp_path / "faults.jsonl")]
+    assert (engine.planned, told) == (1, ["kill", "start"]), "a wait is no fault"
+
+
+async def test_what_a_schedule_leaves_open_ends_with_it_but_starts_come_together(
+    tmp_path: Path, autojump_clock: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A controller that was killed for a move is started at once, other members by `start_all`."""
+    started: list[str] = []
+
+    async def kill(stage: ChaosStage, fault: Fault) -> Done:
+        async def start() -> str:
+            started.append(fault.name)
+            return "serves"
+
+        return Done("broker-1", "down", "start", start)
+
+    for name in ("kill", "move_controller"):
+        monkeypatch.setitem(VERBS, name, replace(VERBS[name], effect=kill))
+    members = Members()
+    engine = Engine(a_stage(members), LineLog(tmp_path / "faults.jsonl"), lambda _: None)
+    await engine.run([Fault("kill", "broker-1"), Fault("move_controller"), HOLD_OPEN], 0)
+    await come_along(members.links, 0)
+    await engine.mend()
+    engine.log.close()
+    told = [line["name"] for line in read_lines(tmp_path / "faults.jsonl")]
+    assert told == ["kill", "move_controller", "start", "hold", "release"]
+    assert started == ["move_controller"]

@@ -9,23 +9,24 @@ from pathlib import Path
 import pytest
 
 from highwater.chaos.faults.schedule import generate
-from highwater.chaos.faults.workload_verbs import FORMS, VERBS
 from highwater.chaos.progress import Progress
 from highwater.chaos.run import Options, Run
-from highwater.cluster.faults.fault_model import Fault, ScheduleError, load, parse
-from highwater.cluster.faults.forms import Scene, check
-from highwater.cluster.interface import WITHOUT_ZOOKEEPER
+from highwater.cluster.faults.fault_model import Fault, ScheduleError
+from highwater.cluster.faults.scene import Scene
+from highwater.cluster.faults.schedule_form import check, load, parse
+from highwater.cluster.faults.verb_row import Kind
+from highwater.cluster.faults.verb_table import VERBS, lacks
 
 ROOT = Path(__file__).parents[5]
 TOPICS = {"safe": 3, "lossy": 1}
 
 
 def test_a_schedule_names_nothing_that_the_target_lacks() -> None:
-    scene = Scene((1, 2, 3), TOPICS, lacks=WITHOUT_ZOOKEEPER)
+    scene = Scene((1, 2, 3), TOPICS, lacks=lacks(Kind.KRAFT))
 
     def possible(fault: Fault) -> bool:
         try:
-            check([fault], scene, FORMS)
+            check([fault], scene)
         except ScheduleError:
             return False
         return True
@@ -33,27 +34,23 @@ def test_a_schedule_names_nothing_that_the_target_lacks() -> None:
     partitions = [f"safe-{n}" for n in range(3)]
     for seed in range(30):
         schedule = generate(seed, 60, partitions, possible)
-        check(schedule, Scene((1, 2, 3), TOPICS, lacks=WITHOUT_ZOOKEEPER), FORMS)
+        check(schedule, Scene((1, 2, 3), TOPICS, lacks=lacks(Kind.KRAFT)))
         assert {"kill"} == {f.params["how"] for f in schedule if f.name == "move_controller"}
-
-
-def test_every_verb_has_a_form() -> None:
-    assert set(FORMS) == set(VERBS)
 
 
 @pytest.mark.parametrize("seed", range(50))
 def test_what_a_seed_makes_is_a_schedule(seed: int) -> None:
     partitions = [f"safe-{n}" for n in range(3)]
-    check(generate(seed, 60, partitions), Scene((1, 2, 3), TOPICS), FORMS)
+    check(generate(seed, 60, partitions), Scene((1, 2, 3), TOPICS))
 
 
 def test_what_this_project_has_written_down_is_a_schedule() -> None:
     files = sorted((ROOT / "tests/integration/mutants/schedules").glob("*.json"))
     assert files
     for file in files:
-        check(load(file, FORMS), Scene((1, 2, 3), TOPICS), FORMS)
+        check(load(file, VERBS), Scene((1, 2, 3), TOPICS))
     (example,) = re.findall(r"```json\n(.*?)```", (ROOT / "docs/faults.md").read_text(), re.DOTALL)
-    check(parse(json.loads(example), names=FORMS), Scene((1, 2, 3), TOPICS), FORMS)
+    check(parse(json.loads(example), verbs=VERBS), Scene((1, 2, 3), TOPICS))
 
 
 def test_a_run_refuses_it_before_it_makes_its_folder(tmp_path: Path) -> None:

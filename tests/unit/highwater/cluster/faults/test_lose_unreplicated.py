@@ -8,12 +8,12 @@ from typing import Any, cast
 
 import pytest
 
-from highwater.chaos.faults import workload_verbs
-from highwater.chaos.faults.workload_verbs import ATTEMPTS, ChaosStage
 from highwater.chaos.witnesses.deaths import DeathWitness
 from highwater.cluster.faults.done import Done
 from highwater.cluster.faults.fault_model import Fault
+from highwater.cluster.faults.verb_table import VERBS
 from highwater.cluster.faults.witness import PartitionState, Witness
+from highwater.cluster.faults.workload_verbs import ATTEMPTS, ChaosStage
 from highwater.cluster.interface import ZOOKEEPER, broker
 from highwater.cluster.links.link_rules import Links
 from highwater.cluster.run_folder import TopicInfo
@@ -88,7 +88,7 @@ async def lose(members: Members, writer: Writer) -> Done:
         workload=writer,
         topics=[LOSSY],
     )
-    return await workload_verbs.lose_unreplicated(stage, Fault("lose_unreplicated"))
+    return await VERBS["lose_unreplicated"].carry_out(stage, Fault("lose_unreplicated"))
 
 
 async def test_the_leader_dies_and_a_follower_takes_over(autojump_clock: object) -> None:

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from highwater.cluster.faults.fault_model import VERBS, ScheduleError, parse
-from highwater.cluster.faults.forms import FORMS, Scene, check
-from highwater.cluster.faults.verbs import VERBS as CARRIED_OUT
+from highwater.cluster.faults.fault_model import ScheduleError
+from highwater.cluster.faults.scene import Scene
+from highwater.cluster.faults.schedule_form import check, parse
 from highwater.cluster.interface import CLIENT_MESSAGES
 
 TOPICS = {"safe": 3, "lossy": 1}
@@ -104,7 +104,3 @@ def test_a_name_holds_for_later_entries_only() -> None:
     ]
     check(parse(fine), Scene((1, 2, 3), TOPICS))
     assert "no earlier hold or drop" in refused(*reversed(fine))
-
-
-def test_every_verb_has_a_form() -> None:
-    assert set(FORMS) == set(VERBS) == set(CARRIED_OUT)

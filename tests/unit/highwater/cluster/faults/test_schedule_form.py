@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from highwater.cluster.faults.fault_model import Fault, ScheduleError, load, parse
+from highwater.cluster.faults.fault_model import Fault, ScheduleError
+from highwater.cluster.faults.schedule_form import load, parse
 
 
 def test_a_file_becomes_faults(tmp_path: Path) -> None:

@@ -1,18 +1,15 @@
-"""The verbs that need a run's workload and its witnesses, beside those that any cluster has."""
+"""The verbs that need a run's workload and its witnesses: `burst`, `lose_unreplicated`."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import trio
 
-from highwater.chaos.witnesses.deaths import DeathWitness
-from highwater.cluster.faults import forms, verbs
 from highwater.cluster.faults.done import Done
 from highwater.cluster.faults.fault_model import Fault
-from highwater.cluster.faults.forms import Form, is_number
 from highwater.cluster.faults.stage import Led, Stage, at_once
 from highwater.cluster.faults.verbs import cut_pairs, kill_member, start_member
 from highwater.cluster.faults.witness import PartitionState
@@ -37,9 +34,17 @@ class WorkloadControl(Protocol):
     def acked_by(self, process_prefix: str) -> int: ...
 
 
+class Deaths(Protocol):
+    """What the dead leaders had on their disks: `chaos.witnesses.deaths`."""
+
+    def died(self, broker: int, led: Led) -> None: ...
+
+    def settle(self, partitions: dict[TopicPartition, PartitionState]) -> None: ...
+
+
 @dataclass(slots=True, kw_only=True)
 class ChaosStage(Stage):
-    deaths: DeathWitness
+    deaths: Deaths
     workload: WorkloadControl
     topics: list[TopicInfo]
 
@@ -53,8 +58,8 @@ class ChaosStage(Stage):
 
 async def burst(stage: ChaosStage, fault: Fault) -> Done:
     before = stage.workload.acked_by("producer-acks1")
-    await stage.workload.burst(float(fault.params.get("rate", 300)))
-    await trio.sleep(float(fault.params.get("seconds", 1)))
+    await stage.workload.burst(float(fault.params["rate"]))
+    await trio.sleep(float(fault.params["seconds"]))
     await stage.workload.burst(0)
     acked = stage.workload.acked_by("producer-acks1") - before
     return Done(stage.lossy.name, f"{acked} records acknowledged" if acked else None)
@@ -131,7 +136,7 @@ async def lose_once(stage: ChaosStage, fault: Fault, tp: TopicPartition) -> Done
     leader = broker(state.leader)
     others = [broker(n) for n in stage.cluster.brokers if broker(n) != leader]
     led = stage.zookeeper.led_by(state.leader)
-    await stage.workload.burst(float(fault.params.get("rate", 300)))
+    await stage.workload.burst(float(fault.params["rate"]))
     began = trio.current_time()
     try:
         join = await _sever(stage, leader, others)
@@ -144,7 +149,7 @@ async def lose_once(stage: ChaosStage, fault: Fault, tp: TopicPartition) -> Done
     stage.links.add(shrink)
     try:
         if not paused:  # who stands still for longer than its session is no follower any more
-            await trio.sleep(float(fault.params.get("seconds", 0.8)))
+            await trio.sleep(float(fault.params["seconds"]))
         with trio.move_on_after(ACKED_S):  # a busy machine may not have come to it yet
             while stage.workload.acked_by("producer-acks1") == before:
                 await trio.sleep(0.05)
@@ -189,17 +194,3 @@ async def _taken_over(stage: ChaosStage, tp: TopicPartition, state: PartitionSta
 
     await stage.zookeeper.wait(lambda: taken_over() or left_alone(), PATIENCE_S)
     return taken_over()
-
-
-_SPEED = {"rate": is_number, "seconds": is_number}
-FORMS: dict[str, Form] = {
-    **forms.FORMS,
-    "burst": Form(None, (), _SPEED),
-    "lose_unreplicated": Form(None, (), _SPEED),
-}
-Verbs = Mapping[str, Callable[[Any, Fault], Awaitable[Done]]]
-VERBS: Verbs = {
-    **verbs.VERBS,
-    "burst": burst,
-    "lose_unreplicated": lose_unreplicated,
-}
