@@ -16,6 +16,7 @@ from highwater.pytest_plugin.errors import Ending, Plainly
 if TYPE_CHECKING:
     from highwater.agent.client import Control
 
+__tracebackhide__ = True  # an error in a test points at the test
 Target = int | str
 Side = Literal["request", "response"]
 OTHERS = "other brokers"
@@ -40,7 +41,6 @@ class Fault(Ending):
 
         Raises FixtureError where the fault was never seen to act: no message met a `hold`.
         """
-        __tracebackhide__ = True
         if self.ended:
             return
         self.ended = True
@@ -64,10 +64,12 @@ class Chaos:
         self.last: Fault | None = None
         """The latest fault of the test."""
 
-    def _fire(self, name: str, target: Target | None = None, **fields: object) -> Fault:
+    def _fire(self, name: str, target: Target | None = None, **fields: Any) -> Fault:
         """`from_` is the field `from`."""
-        __tracebackhide__ = True
         member = "" if target is None else self._member(target)
+        for end in ("from_", "to"):
+            if fields.get(end) is not None:
+                fields[end] = self._member(fields[end])
         with Plainly():
             self.last = Fault(self._control, self._control.fault(name, member, **fields))
         return self.last
@@ -81,60 +83,48 @@ class Chaos:
 
     def kill(self, target: Target) -> Fault:
         """SIGKILL; the end starts it again on its port and data."""
-        __tracebackhide__ = True
         return self._fire("kill", target)
 
     def stop(self, target: Target) -> Fault:
         """SIGTERM, a controlled shutdown; the end starts it."""
-        __tracebackhide__ = True
         return self._fire("stop", target)
 
     def start(self, target: Target) -> Fault:
-        __tracebackhide__ = True
         return self._fire("start", target)
 
     def restart(self, target: Target, how: Literal["kill", "stop"] = "stop") -> Fault:
-        __tracebackhide__ = True
         return self._fire("restart", target, how=how)
 
     def pause(self, target: Target) -> Fault:
         """SIGSTOP: connections stay, nothing answers; the end resumes it."""
-        __tracebackhide__ = True
         return self._fire("pause", target)
 
     def resume(self, target: Target) -> Fault:
-        __tracebackhide__ = True
         return self._fire("resume", target)
 
     def stand_still(self) -> Fault:
         """Pauses every member at once, as a virtual machine that its host stops."""
-        __tracebackhide__ = True
         return self._fire("stand_still")
 
     def kill_all(self) -> Fault:
         """Kills every broker at the same moment; the end starts them."""
-        __tracebackhide__ = True
         return self._fire("kill_all")
 
     def start_all(self) -> Fault:
-        __tracebackhide__ = True
         return self._fire("start_all")
 
     # --- machines
 
     def disk_full(self, target: Target) -> Fault:
         """A broker can write no more, and halts; the end starts it, with room on its disk."""
-        __tracebackhide__ = True
         return self._fire("disk_full", target)
 
     def slow_disk(self, target: Target, *, latency_ms: float) -> Fault:
         """Each of a broker's writes and flushes takes so much longer."""
-        __tracebackhide__ = True
         return self._fire("slow_disk", target, latency=latency_ms)
 
     def clock_jump(self, target: Target, *, by_s: float) -> Fault:
         """A broker's wall clock is so many seconds off, below 0 back, until the end."""
-        __tracebackhide__ = True
         return self._fire("clock_jump", target, by=by_s)
 
     # --- links
@@ -142,12 +132,7 @@ class Chaos:
     def cut(self, target: Target, other: Target = OTHERS, *, one_way: bool = False) -> Fault:
         """No bytes between two members, "clients" and "zookeeper" included; with `one_way` only
         from the first to the second."""
-        __tracebackhide__ = True
-        return self._between("cut", target, other, one_way=one_way)
-
-    def _between(self, name: str, target: Target, other: Target, **fields: object) -> Fault:
-        __tracebackhide__ = True
-        return self._fire(name, None, from_=self._member(target), to=self._member(other), **fields)
+        return self._fire("cut", from_=target, to=other, one_way=one_way)
 
     def latency(
         self,
@@ -159,9 +144,13 @@ class Chaos:
         one_way: bool = False,
     ) -> Fault:
         """Delays the traffic between two members by so much, give or take the jitter."""
-        __tracebackhide__ = True
-        return self._between(
-            "latency", target, other, one_way=one_way, latency=latency_ms, jitter=jitter_ms
+        return self._fire(
+            "latency",
+            from_=target,
+            to=other,
+            one_way=one_way,
+            latency=latency_ms,
+            jitter=jitter_ms,
         )
 
     def bandwidth(
@@ -173,22 +162,18 @@ class Chaos:
         one_way: bool = False,
     ) -> Fault:
         """At most so much goes each way between two members, on each connection."""
-        __tracebackhide__ = True
-        return self._between("bandwidth", target, other, one_way=one_way, rate=kib_per_s)
+        return self._fire("bandwidth", from_=target, to=other, one_way=one_way, rate=kib_per_s)
 
     def reset_peer(self, target: Target, other: Target = OTHERS) -> Fault:
         """Resets the connections between two members, as a firewall that forgot them does."""
-        __tracebackhide__ = True
-        return self._between("reset_peer", target, other)
+        return self._fire("reset_peer", from_=target, to=other)
 
     def isolate(self, target: Target) -> Fault:
         """Cuts a broker off from all others and from ZooKeeper; clients still reach it."""
-        __tracebackhide__ = True
         return self._fire("isolate", target)
 
     def heal(self) -> Fault:
         """Opens every link."""
-        __tracebackhide__ = True
         return self._fire("heal")
 
     def hold(
@@ -204,8 +189,7 @@ class Chaos:
         """Holds messages of one API back, as hold("Fetch", "response", source=1, to=2); the end
         releases them.  `count`: so many (all where 0); `path`: a pattern of znodes, with
         to="zookeeper" and one of its operations, as "setData"."""
-        __tracebackhide__ = True
-        return self._rule("hold", api, side, source, to, count, path)
+        return self._fire("hold", api=api, side=side, from_=source, to=to, count=count, path=path)
 
     def drop(
         self,
@@ -218,50 +202,26 @@ class Chaos:
         path: str | None = None,
     ) -> Fault:
         """As `hold`, but the messages never arrive."""
-        __tracebackhide__ = True
-        return self._rule("drop", api, side, source, to, count, path)
-
-    def _rule(
-        self,
-        name: str,
-        api: str,
-        side: Side,
-        source: Target | None,
-        to: Target | None,
-        count: int | None,
-        path: str | None,
-    ) -> Fault:
-        __tracebackhide__ = True
-        ends = {
-            end: self._member(member)
-            for end, member in (("from_", source), ("to", to))
-            if member is not None
-        }
-        return self._fire(name, api=api, side=side, count=count, path=path, **ends)
+        return self._fire("drop", api=api, side=side, from_=source, to=to, count=count, path=path)
 
     def release(self) -> Fault:
         """Lets all messages go that are held."""
-        __tracebackhide__ = True
         return self._fire("release")
 
     # --- leaders and controllers
 
     def swap_leader(self, topic: str, partition: int = 0, leader: int | None = None) -> Fault:
         """Makes another replica lead, by a reassignment and a preferred election."""
-        __tracebackhide__ = True
         return self._fire("swap_leader", f"{topic}-{partition}", leader=leader)
 
     def preferred_election(self, topic: str, partition: int = 0) -> Fault:
         """Makes the first replica lead."""
-        __tracebackhide__ = True
         return self._fire("preferred_election", f"{topic}-{partition}")
 
     def move_controller(self, how: Literal["delete", "kill"] = "delete") -> Fault:
         """Another controller: its znode is deleted, or its broker killed (the end starts it)."""
-        __tracebackhide__ = True
         return self._fire("move_controller", how=how)
 
     def expire_session(self, target: Target) -> Fault:
         """Ends a broker's ZooKeeper session while the broker lives."""
-        __tracebackhide__ = True
         return self._fire("expire_session", target)
