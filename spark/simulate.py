@@ -50,7 +50,7 @@ def simulate(seeds: Iterable[int], asked: dict[str, Any], root: str) -> Iterator
 def arguments(words: Sequence[str] | None = None) -> tuple[range, Path, Options]:
     """The seeds, the log, and the options of each seed."""
     from highwater.simulation.options import Options
-    from highwater.simulation.seeds import SWITCHES
+    from highwater.simulation.part_list import SWITCHES
 
     parser = argparse.ArgumentParser(
         description="Runs seeds of Highwater's simulation on Spark.",

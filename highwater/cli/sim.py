@@ -6,22 +6,26 @@ import json
 import sys
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from highwater.cli.error_lines import complain
 from highwater.cli.places import OutputFile
+from highwater.simulation.part_list import PARTS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from highwater.simulation.coverage.reached import Coverage
     from highwater.simulation.options import Options
     from highwater.simulation.run_log import RunLog
     from highwater.simulation.seed_outcome import Outcome
     from highwater.simulation.seeds import Summary
+    from highwater.simulation.workloads.part import Part
 
+
+F = TypeVar("F", bound="Callable[..., Any]")
 
 MANY = 100
 """The number of seeds from which on events that never happened are reported."""
@@ -46,6 +50,19 @@ class SeedRange(click.ParamType[range]):
         if stop < start or start < 0:
             self.fail(f"{value!r} is empty: the first seed comes first, as in 0..99", param, ctx)
         return range(start, stop + 1)
+
+
+def switches(parts: Sequence[type[Part]]) -> Callable[[F], F]:
+    """An option for each flag of the parts."""
+
+    def add(command: F) -> F:
+        for part in reversed(parts):
+            if part.flag:
+                name = f"--{part.flag.replace('_', '-')}"
+                command = click.option(name, is_flag=True, help=part.help)(command)
+        return command
+
+    return add
 
 
 @click.command()
@@ -105,29 +122,7 @@ class SeedRange(click.ParamType[range]):
 @click.option("--keep-going", is_flag=True, help="Do not stop at the first broken rule.")
 @click.option("--finds", default=1, show_default=True, help="Stop after so many broken seeds.")
 @click.option("--faults/--no-faults", default=True, show_default=True)
-@click.option("--power-loss", is_flag=True, help="Power losses of one broker at a time, too.")
-@click.option("--compacted", is_flag=True, help="A compacted topic, and its cleaners, too.")
-@click.option(
-    "--trimmed",
-    is_flag=True,
-    help="A topic whose beginning goes, and requests of several partitions.",
-)
-@click.option("--retained", is_flag=True, help="Retention by size and time; lookups by time.")
-@click.option("--admin", is_flag=True, help="Administrators, and a topic made again.")
-@click.option(
-    "--transactions", is_flag=True, help="Transactional producers, hijacked, and their consumer."
-)
-@click.option("--groups", is_flag=True, help="A consumer group that rebalances, too.")
-@click.option(
-    "--static-members", is_flag=True, help="Static members; offsets and groups that are deleted."
-)
-@click.option("--unclean", is_flag=True, help="Unclean elections of the topic that may lose.")
-@click.option("--cold-reads", is_flag=True, help="Readers have to wait for the disk, too.")
-@click.option("--stalls", is_flag=True, help="All processes stand still at once, now and then.")
-@click.option("--joints", is_flag=True, help="Events staged to meet, every few seconds.")
-@click.option("--disk-errors", is_flag=True, help="Calls of a disk that fail once; full disks.")
-@click.option("--log-dirs", is_flag=True, help="Two log directories: replicas move, one fails.")
-@click.option("--flush", is_flag=True, help="log.flush.interval.messages=1, and power losses.")
+@switches(PARTS)
 def sim(
     seeds: range,
     seconds: float,

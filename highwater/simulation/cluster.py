@@ -28,7 +28,8 @@ from highwater.world.sim import ZOOKEEPER, Host, Kernel, Simulation, SimWorld
 from highwater.world.sim.disk import SimDisk
 from highwater.world.sim.inode import Inode
 
-DATA = "/data"
+DATA, SPARE = "/data", "/spare"
+"""The log directory, and the second one where there are two."""
 PORT = 9092
 CONTROL_PORT = 9093
 _RESTART_AFTER_REFUSAL_S = 1.0
@@ -112,7 +113,7 @@ class Shape:
         return config
 
 
-def shape_of(kernel: Kernel, flush: bool) -> Shape:
+def shape_of(kernel: Kernel) -> Shape:
     random = kernel.random("shape")
     return Shape(
         brokers=random.choice((3, 3, 3, 4)),
@@ -121,7 +122,7 @@ def shape_of(kernel: Kernel, flush: bool) -> Shape:
         lag_ms=random.choice((1500, 3000)),
         segment_bytes=random.choice((1024, 4096, 1 << 20)),
         control_plane=random.random() < 0.7,
-        flush_every_batch=random.random() < FLUSHED_SHARE or flush,
+        flush_every_batch=random.random() < FLUSHED_SHARE,
         queued_max_requests=random.choice((500, 8)),
         small_bytes=kernel.random("small slices").choice((0, 8192)),
     )

@@ -2,49 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, make_dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+
+from highwater.simulation.part_list import PARTS
+
+if TYPE_CHECKING:
+    from highwater.simulation.workloads.part import Part
+
+T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
+def with_flags(parts: Sequence[type[Part]]) -> Callable[[type[T]], type[T]]:
+    """Adds a field for each flag of the parts, False unless it is given."""
+
+    def add(options: type[T]) -> type[T]:
+        flags = [(part.flag, bool, False) for part in parts if part.flag]
+        return make_dataclass(
+            options.__name__,
+            flags,
+            bases=(options,),
+            namespace={"__module__": options.__module__, "known": parts},
+            frozen=True,
+        )
+
+    return add
+
+
+@with_flags(PARTS)
+@dataclass(frozen=True)
 class Options:
     """The options of a run, beside its seed."""
 
+    known: ClassVar[Sequence[type[Part]]]
     seconds: float = 30.0
     pace: float = 1.0
     """The clients' load: 1 is some 85 operations a virtual second, and most of the cost."""
     faults: bool = True
-    power_loss: bool = False
-    """More of the faults are power losses."""
-    flush: bool = False
-    """log.flush.interval.messages=1 in every seed, and more power losses."""
-    compacted: bool = False
-    """A compacted topic as well, cleaned on every replica (`compacted`)."""
-    trimmed: bool = False
-    """A topic whose beginning is deleted, and requests of several partitions (`trimmed`)."""
-    retained: bool = False
-    """Topics with retention by size and by time, and lookups by time (`retained`)."""
-    admin: bool = False
-    """Administrators at work, and a topic made again under its name (`administrators`)."""
-    transactions: bool = False
-    """Transactional producers, hijacked now and then, and a read_committed consumer."""
-    groups: bool = False
-    """A consumer group whose members come and go."""
-    unclean: bool = False
-    """The topic that may lose records allows unclean elections."""
-    cold_reads: bool = False
-    """A third of the bytes that readers ask for is only on the disk."""
-    stalls: bool = False
-    """The machine stands still now and then: brokers, ZooKeeper and clients at once."""
-    joints: bool = False
-    """Events that are staged to meet (`joints`)."""
-    static_members: bool = False
-    """A group of static members; offsets and groups that are deleted (`static_members`,
-    `filing`)."""
-    log_dirs: bool = False
-    """Two log directories a broker: replicas move, and one fails (`directory_faults`)."""
-    disk_errors: bool = False
-    """More disks that are full; single calls that fail; power lost in an fsync (`disk_faults`)."""
     sql: bool = True
     """Judge the history by the SQL of the checks, too."""
     vary: tuple[str, ...] = ()
@@ -55,7 +50,13 @@ class Options:
     """Note what the seed reaches of the product (`coverage`)."""
     trace: Callable[[str], None] | None = None
 
+    if TYPE_CHECKING:  # the flags, which `with_flags` adds
+
+        def __init__(self, **given: Any) -> None: ...
+
+        def __getattr__(self, flag: str) -> bool: ...
+
     @property
-    def reads_epochs(self) -> bool:
-        """Whether a consumer names the epoch of its last record (`epoch_reader`)."""
-        return self.unclean and self.power_loss
+    def parts(self) -> list[type[Part]]:
+        """The parts of the run."""
+        return [p for p in self.known if all(not f or getattr(self, f) for f in (p.flag, *p.needs))]

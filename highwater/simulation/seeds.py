@@ -16,6 +16,7 @@ from highwater.simulation.coverage import branches
 from highwater.simulation.faults.disk_faults import CALLS, FLUSHED, TORN, in_a_flush, torn
 from highwater.simulation.faults.random_faults import WEIGHTS
 from highwater.simulation.options import Options
+from highwater.simulation.part_list import SWITCHES
 from highwater.simulation.seed_outcome import Outcome
 from highwater.simulation.seed_processes import in_processes
 from highwater.simulation.seed_run import simulate
@@ -142,13 +143,6 @@ def describe(outcome: Outcome) -> dict[str, Any]:
         "replay": outcome.replay,
         "last_events": outcome.last_events,
     }
-
-
-SWITCHES = (
-    "power_loss", "flush", "compacted", "trimmed", "retained", "admin", "transactions", "groups",
-    "unclean", "cold_reads", "stalls", "joints", "disk_errors", "log_dirs", "static_members",
-)  # fmt: skip
-"""The workloads and faults that can be added: flags of `highwater sim` and of spark/simulate.py."""
 
 
 def as_arguments(options: Options) -> list[str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -239,9 +238,9 @@ def test_a_wait_for_an_act_that_was_skipped_is_skipped_too(monkeypatch: pytest.M
 
 def test_other_seeds_stay_what_they_are() -> None:
     """The rest of a seed's plan does not depend on whether there are joints."""
-    short = Options(seconds=8.0, pace=0.3, sql=False)
-    plain = simulate(5, short).schedule
-    staged = simulate(5, replace(short, joints=True)).schedule
+    joints = Options(seconds=8.0, pace=0.3, sql=False, joints=True)
+    plain = simulate(5, Options(seconds=8.0, pace=0.3, sql=False)).schedule
+    staged = simulate(5, joints).schedule
     assert len(staged) > len(plain) > 0
     assert [fault for fault in staged if fault.kind not in KINDS] == plain
-    assert "--joints --trace" in replay_command(5, replace(short, joints=True))
+    assert "--joints --trace" in replay_command(5, joints)

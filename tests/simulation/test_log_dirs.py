@@ -19,8 +19,8 @@ from highwater.base.event_loop import monotonic_ms
 from highwater.broker.replica.throttles import FOLLOWER_RATE, LEADER_RATE
 from highwater.kafka.errors import ApiError
 from highwater.kafka.types import TopicPartition
-from highwater.simulation.cluster import DATA, Shape, SimCluster
-from highwater.simulation.faults.directory_faults import FAIL, MOVE, SPARE
+from highwater.simulation.cluster import DATA, SPARE, Shape, SimCluster
+from highwater.simulation.faults.directory_faults import FAIL, MOVE
 from highwater.simulation.options import Options
 from highwater.simulation.seed_run import simulate
 from highwater.simulation.seeds import replay_command

@@ -3,8 +3,6 @@ that time is late, and due with everything that others sent; no promise breaks."
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from highwater.simulation.options import Options
@@ -25,9 +23,8 @@ def test_nothing_breaks_where_all_stand_still(seed: int) -> None:
 
 def test_other_seeds_stay_what_they_are() -> None:
     """The rest of a seed's plan does not depend on whether there are stalls."""
-    short = Options(seconds=8.0, pace=0.3, sql=False)
-    plain = simulate(5, short).schedule
-    stalled = simulate(5, replace(short, stalls=True)).schedule
+    plain = simulate(5, Options(seconds=8.0, pace=0.3, sql=False)).schedule
+    stalled = simulate(5, Options(seconds=8.0, pace=0.3, sql=False, stalls=True)).schedule
     assert len(stalled) > len(plain) > 0
     assert [fault for fault in stalled if fault.kind != "stand still"] == plain
     assert "--stalls --trace" in replay_command(5, STALLED)

@@ -15,7 +15,7 @@ import trio
 
 from highwater.kafka.errors import ApiError
 from highwater.kafka.types import NO_BROKER
-from highwater.simulation.cluster import DATA
+from highwater.simulation.cluster import DATA, SPARE
 from highwater.simulation.faults.staged_faults import Fault, NothingToBreak
 
 if TYPE_CHECKING:
@@ -24,9 +24,7 @@ if TYPE_CHECKING:
     from highwater.world.chance import Random
     from highwater.world.sim.disk import Met
 
-SPARE = "/spare"
 OWNER = "/meta.properties"
-"""The second log directory."""
 MOVE, FAIL = "move a replica", "failing directory"
 EVERY_S = {MOVE: 1.0, FAIL: 10.0}
 LED_ELSEWHERE_S = 3.0

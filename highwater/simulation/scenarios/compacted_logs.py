@@ -15,6 +15,7 @@ from highwater.simulation.scenarios.script import TP, Scenario, Stage
 from highwater.simulation.workloads.compacted import (
     COMPACTED,
     DELETE_RETENTION_S,
+    TOPIC,
     CompactedTopic,
     KeyedClient,
 )
@@ -27,7 +28,7 @@ async def _with_a_compacted_topic(stage: Stage) -> tuple[KeyedClient, CompactedT
     stage.rules.compacted = frozenset({COMPACTED})
     await stage.start(1, 2, 3)
     client = stage.new_client_of(KeyedClient, "keyed")
-    await stage.insist(lambda: client.create(3))
+    await stage.insist(lambda: client.create_topic(COMPACTED, 1, 3, TOPIC))
     await stage.whole()
     return client, CompactedTopic(stage.rules), stage.leader(KEYED)
 

@@ -207,7 +207,7 @@ async def parted_reader(stage: Stage) -> None:
         await stage.insist(lambda n=n: stage.send(f"after {n}"))  # type: ignore[misc]
     while not await reader.poll(client, TP) or len(reader.held[TP]) < stage.end(1):
         pass
-    reader.judge(TP, {at: value.encode() for at, value in enumerate(await stage.values())})
+    reader.compare(TP, {at: value.encode() for at, value in enumerate(await stage.values())})
     stage.check(counts["epochs: went back"], "the reader was not told")
     stage.check(counts["epochs: dropped"] == lost, "the reader dropped more, or less, than is lost")
     stage.in_order("broker-1 .*loses power", "broker-1 .*t-0: leads, epoch")

@@ -17,9 +17,8 @@ again:
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import trio
 
@@ -36,6 +35,7 @@ from highwater.kafka.wire.messages import (
     ListTransactionsRequest,
 )
 from highwater.simulation.requested import Requested
+from highwater.simulation.workloads.part import Part, Shared, Topic, Works
 from highwater.simulation.workloads.plain_client import (
     UNKNOWN_OUTCOME,
     Failed,
@@ -47,7 +47,6 @@ from highwater.simulation.workloads.workload import make_batch
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from highwater.simulation.rules.cluster_rules import Rules
 
 GOVERNED, REBORN = "governed", "reborn"
 MOST_PARTITIONS = 5
@@ -99,13 +98,14 @@ class AdminClient(SimClient):
 
 
 @dataclass
-class Administrators:
+class Administrators(Part):
     """The administrators, and what they know."""
 
-    rules: Rules
-    count: Counter[str]
-    errors: Counter[str]
-    pace: float = 1.0
+    flag = "admin"
+    help = "Administrators, and a topic made again."
+    topics = (Topic(GOVERNED), Topic(REBORN))
+    client_kind, last = AdminClient, "auditor"
+
     requested: Requested = field(default_factory=Requested)
     """The moves and partitions that were asked for, by others too."""
     acked: int = FIRST_VALUE
@@ -116,8 +116,6 @@ class Administrators:
     written: set[bytes] = field(default_factory=set)
     """Acknowledged values of the topic that is made again."""
     sent: int = 0
-    resting: bool = False
-    """Nothing new is begun: the faults are over."""
     lives: int = 0
     """How often the topic was made again."""
     begun: trio.Event = field(default_factory=trio.Event)
@@ -128,6 +126,14 @@ class Administrators:
     """The property's value by the request of this life that was acknowledged, if one was."""
     unheard: int = -2
     """The last life in which a request to make it had an unknown outcome."""
+
+    @classmethod
+    def of(cls, shared: Shared) -> Self:
+        return cls(*shared.told, shared.cluster.requested)
+
+    def clients(self) -> Works:
+        topics = {"midwife": self.rebirth, "rival": self.compete}
+        return {"governor": self.govern, "inquirer": self.ask, **topics}
 
     async def _try(self, what: str, call: Awaitable[object]) -> str:
         """The error's name; empty where the call succeeded."""
@@ -216,7 +222,7 @@ class Administrators:
 
     # -- a topic that is made again ---------------------------------------------------------------
 
-    async def rebirth(self, client: AdminClient, replicas: int) -> None:
+    async def rebirth(self, client: AdminClient) -> None:
         """Deletes the topic and makes it again, until cancelled."""
         while True:
             await client.pause(0.5, 4.0)
@@ -234,7 +240,7 @@ class Administrators:
             await self._compare(client, {2 * self.lives, 2 * self.lives + 1})
             await self._delete(client)
             self.lives += 1
-            await self._make(client, replicas)
+            await self._make(client)
             self.count["reborn: lives"] += 1
             client.forget(_TP)
 
@@ -247,19 +253,19 @@ class Administrators:
                 return
             await client.pause(0.1, 0.5)
 
-    async def _make(self, client: AdminClient, replicas: int) -> None:
+    async def _make(self, client: AdminClient) -> None:
         begun, self.begun = self.begun, trio.Event()
         self.there, self.made_with = trio.Event(), None
         begun.set()
-        while not await self._made(client, replicas, FIRST_VALUE + 2 * self.lives):
+        while not await self._made(client, FIRST_VALUE + 2 * self.lives):
             await client.pause(0.1, 0.5)
         self.there.set()
 
-    async def _made(self, client: AdminClient, replicas: int, value: int) -> bool:
+    async def _made(self, client: AdminClient, value: int) -> bool:
         """Whether the topic is there: by this attempt, the other's, or one whose answer was lost.
         While the former one is being deleted, its name is taken, too."""
-        life, config = self.lives, {PROPERTY: str(value)}
-        call = client.create_topic(REBORN, 1, replicas, config)
+        life, replicas = self.lives, min(3, len(client.addresses()))
+        call = client.create_topic(REBORN, 1, replicas, {PROPERTY: str(value)})
         error = await self._try("reborn: calls", call)
         if life != self.lives:
             return True  # the answer came late, and is of a former life
@@ -270,13 +276,13 @@ class Administrators:
         exists = self.unheard >= life - 1 or self.made_with is not None  # one may come late
         return not error or (error == "TOPIC_ALREADY_EXISTS" and exists)
 
-    async def compete(self, client: AdminClient, replicas: int) -> None:
+    async def compete(self, client: AdminClient) -> None:
         """Makes the topic whenever the other one does, until cancelled."""
         while True:
             await self.begun.wait()
             there, value = self.there, FIRST_VALUE + 2 * self.lives + 1
             await client.pause(0.0, 0.003)
-            while not there.is_set() and not await self._made(client, replicas, value):
+            while not there.is_set() and not await self._made(client, value):
                 await client.pause(0.1, 0.5)
             self.count["reborn: by two"] += 1
 

@@ -36,7 +36,6 @@ from highwater.kafka.errors import ErrorCode
 from highwater.kafka.topic_names import INTERNAL_TOPICS
 from highwater.kafka.types import TopicPartition
 from highwater.kafka.wire.fetch import FetchPartition, FetchRequest, build_fetch, parse_fetch_answer
-from highwater.kafka.wire.messages import CreateTopicsRequest
 from highwater.kafka.wire.record_codec import Record
 from highwater.kafka.wire.records import batches, build_batch, records_of
 from highwater.simulation.rules.allowed_losses import losses_of, lost_since
@@ -93,33 +92,10 @@ class Deletion:
 
 
 class KeyedClient(SimClient):
-    """A client that makes the topic and sees keys."""
+    """A client that sees keys."""
 
     def wall_ms(self) -> int:
         return self._world.clock.wall_ms()
-
-    async def create(self, replication: int) -> None:
-        topic = CreateTopicsRequest.CreatableTopic
-        request = CreateTopicsRequest(
-            topics=[
-                topic(
-                    name=COMPACTED,
-                    num_partitions=1,
-                    replication_factor=replication,
-                    assignments=[],
-                    configs=[
-                        topic.CreatableTopicConfig(name=name, value=value)
-                        for name, value in TOPIC.items()
-                    ],
-                )
-            ],
-            timeout_ms=2000,
-            validate_only=False,
-        )
-        answer = await self._call(await self._controller(), request, 4)
-        code = ErrorCode(answer.topics[0].error_code)
-        if code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
-            raise Failed(code.name)
 
     async def read(self, offset: int) -> tuple[Found, int]:
         """Records from an offset on, and the next offset."""

@@ -22,18 +22,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
+from highwater.kafka.topic_names import INTERNAL_TOPICS
 from highwater.kafka.wire.record_codec import Record
 from highwater.kafka.wire.records import build_batch
 from highwater.simulation.rules.allowed_losses import losses_of, lost_since
 from highwater.simulation.workloads.compacted import (
+    COMPACTED,
+    TOPIC,
     TP,
     CompactedTopic,
     Deletion,
     KeyedClient,
     name_batch,
 )
+from highwater.simulation.workloads.part import Part, Shared, Topic, Works
 from highwater.simulation.workloads.plain_client import STAMP_MS, Failed
 from highwater.simulation.workloads.workload import FATAL
 
@@ -41,6 +45,7 @@ if TYPE_CHECKING:
     from collections import Counter
 
     from highwater.simulation.rules.agreed_log import PartitionTruth, Replica
+    from highwater.world.sim import Kernel
 
 NAMES = ("exact-keyed-0", "exact-keyed-1")
 _PREFIX, _KEYS = b"exact", 4
@@ -227,3 +232,42 @@ class ExactKeys:
 
     def _broken(self, what: str) -> None:
         self.book.broken("C2", f"{TP}: {what}")
+
+
+class Compacted(Part):
+    """The compacted topic with all of its producers."""
+
+    flag = "compacted"
+    help = "A compacted topic, and its cleaners, too."
+    topics = (Topic(COMPACTED, config=TOPIC),)
+    maker = "maker"
+    client_kind = KeyedClient
+
+    @classmethod
+    def shape(cls, kernel: Kernel) -> dict[str, Any]:
+        size = kernel.random("internal segments").choice((None, 2000))
+        return {"cleaner_backoff_ms": 700, "internal_segment_bytes": size}
+
+    @classmethod
+    def of(cls, shared: Shared) -> Self:
+        small = shared.cluster.shape.internal_segment_bytes is not None
+        shared.cluster.rules.compacted |= {COMPACTED, *(INTERNAL_TOPICS if small else ())}
+        return super().of(shared)
+
+    def __post_init__(self) -> None:
+        self._topic = CompactedTopic(self.rules)
+        self._exact: list[ExactKeys] = []
+
+    def clients(self) -> Works:
+        return {"producer-keyed": self._topic.produce, **dict.fromkeys(NAMES, self._produce)}
+
+    async def _produce(self, client: KeyedClient) -> None:
+        producer = ExactKeys(self._topic, client, self.count, self.errors, self.pace)
+        self._exact.append(producer)
+        await producer.run()
+
+    async def look(self, shared: Shared) -> None:
+        found = await self._topic.read_all(shared.client(KeyedClient, "keyed"))
+        self._topic.judge(found, shared.cluster)
+        for producer in self._exact:
+            producer.judge()

@@ -16,7 +16,7 @@ too (AlterReplicaLogDirs).
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -39,12 +39,13 @@ from highwater.simulation.rules.allowed_losses import (
     moment,
 )
 from highwater.simulation.workloads.group_workload import PARTITIONS, GroupClient, Seat
+from highwater.simulation.workloads.part import Part, Works
 from highwater.simulation.workloads.plain_client import UNKNOWN_OUTCOME, Failed, check_code
 from highwater.simulation.workloads.static_members import TOPIC
 from highwater.simulation.workloads.transactions_client import GROUP as COORDINATOR
 
 if TYPE_CHECKING:
-    from highwater.simulation.rules.cluster_rules import Rules
+    pass
 
 NONE = -1
 """The answer where nothing is committed."""
@@ -132,20 +133,21 @@ class Put(NamedTuple):
 
 
 @dataclass
-class Filing:
+class Filing(Part):
     """The clerk, and what the folders hold."""
 
-    rules: Rules
-    count: Counter[str]
-    errors: Counter[str]
-    pace: float = 1.0
+    needs = ("static_members",)
+    client_kind, last = FilingClient, "archivist"
+
     put: deque[Put] = field(default_factory=lambda: deque(maxlen=KEPT))
     folders: int = 0
     acked: dict[str, str] = field(default_factory=lambda: dict(DEFAULTS))
     """The topic's configuration that was acknowledged last."""
     uncertain: list[dict[str, str]] = field(default_factory=list)
     """Its configurations of unknown outcome: they may come late."""
-    resting: bool = False
+
+    def clients(self) -> Works:
+        return {"clerk": self.file, "registrar": self.govern}
 
     # -- folders --------------------------------------------------------------------------------
 

@@ -21,7 +21,6 @@ A careless power loss may take commits and generations back (`allowed_losses`).
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -46,12 +45,13 @@ from highwater.simulation.rules.allowed_losses import (
     lost_between,
     moment,
 )
+from highwater.simulation.workloads.part import Part, Topic, Works
 from highwater.simulation.workloads.plain_client import Failed, check_code
 from highwater.simulation.workloads.transactions_client import GROUP as COORDINATOR
 from highwater.simulation.workloads.transactions_client import TxnClient
 
 if TYPE_CHECKING:
-    from highwater.simulation.rules.cluster_rules import Rules
+    pass
 
 NAME, TOPIC = "crew", "crewed"
 """No client writes to it: its offsets are only numbers."""
@@ -191,24 +191,27 @@ class GroupClient(TxnClient):
         return list(self._bootstrap)
 
 
-class Groups:
-    """The members, their shared knowledge, and the verdict."""
+class Groups(Part):
+    """The members, their shared knowledge, and the verdict; the stranger asks at the pace."""
+
+    flag = "groups"
+    help = "A consumer group that rebalances, too."
+    topics = (Topic(TOPIC, PARTITIONS, aimed=0),)
+    coordinated = GROUPS
+    client_kind, last = GroupClient, "group-reader"
 
     name, kind = NAME, "group"
     """The group's id, and the first word of what is counted."""
 
-    def __init__(
-        self, rules: Rules, count: Counter[str], errors: Counter[str], pace: float = 1.0
-    ) -> None:
-        self.pace = pace
-        """The rate at which the stranger asks."""
-        self.rules = rules
-        self.count = count
-        self.errors = errors
+    def __post_init__(self) -> None:
         self.acked: dict[int, Acked] = {}
         self.owners: dict[tuple[int, int], str] = {}
         self.newest = Acked(-1, Moment(0, 0), Moment(0, 0))
         """The newest generation with an answered SyncGroup: it is stored."""
+
+    def clients(self) -> Works:
+        members = {f"member-{number}": self.member for number in range(MEMBERS)}
+        return {**members, "stranger": self.stranger}
 
     def now(self) -> Moment:
         return moment(self.rules, GROUPS, self.name)

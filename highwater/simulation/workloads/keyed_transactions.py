@@ -18,9 +18,9 @@ replica that was away while a cleaner that had not heard of it removed markers (
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import trio
 
@@ -41,6 +41,8 @@ from highwater.simulation.rules.allowed_losses import (
     moment,
     moment_of,
 )
+from highwater.simulation.workloads.compacted import TOPIC as SMALL_SEGMENTS
+from highwater.simulation.workloads.part import Part, Shared, Topic, Works
 from highwater.simulation.workloads.persistent_calls import LOST, attempt
 from highwater.simulation.workloads.plain_client import STAMP_MS, Failed
 from highwater.simulation.workloads.transaction_ledger import Fate
@@ -52,7 +54,6 @@ from highwater.simulation.workloads.transactions_client import (
 )
 
 if TYPE_CHECKING:
-    from highwater.simulation.rules.cluster_rules import Rules
     from highwater.world.sim import Host
 
 TOPIC, NAME = "accounts", "cashier"
@@ -77,25 +78,29 @@ def key_of(value: bytes) -> bytes:
     return value.partition(b"=")[0]
 
 
-class KeyedTransactions:
-    """The topic from its clients' side; `hosts` are the brokers' machines."""
+@dataclass
+class KeyedTransactions(Part):
+    """The topic from its clients' side."""
 
-    def __init__(
-        self,
-        rules: Rules,
-        count: Counter[str],
-        errors: Counter[str],
-        pace: float,
-        hosts: dict[int, Host],
-    ) -> None:
-        self.rules = rules
-        self.count = count
-        self.errors = errors
-        self.pace = pace
-        self._hosts = hosts
+    needs = ("compacted", "transactions")
+    topics = (Topic(TOPIC, config=SMALL_SEGMENTS),)
+    client_kind, last = TxnClient, "bookkeeper"
+
+    hosts: Mapping[int, Host] = field(default_factory=dict)
+    """The brokers' machines."""
+
+    def __post_init__(self) -> None:
         self._told: list[_Told] = []
         self._of: dict[bytes, _Told] = {}
         self._sequence = 0
+
+    @classmethod
+    def of(cls, shared: Shared) -> Self:
+        shared.cluster.rules.compacted |= {TOPIC}
+        return cls(*shared.told, shared.hosts)
+
+    def clients(self) -> Works:
+        return {"cashier": self.produce, "teller": self.consume}
 
     # -- producing ------------------------------------------------------------------------------
 
@@ -244,7 +249,7 @@ class KeyedTransactions:
             self.rules.broken("C2", f"{TP} holds {twice[0]!r} twice")
         self._last_values("a consumer", {key_of(value): value for _, value in found}, None)
         for broker, replica in self.rules.partitions[TP].replicas.items():
-            folder = self._hosts[broker].disk.find(replica.mirror.path)
+            folder = self.hosts[broker].disk.find(replica.mirror.path)
             if isinstance(folder, dict):
                 logs = [folder[name] for name in sorted(folder) if name.endswith(".log")]
                 self._look_at(broker, b"".join(bytes(log.data) for log in logs))  # type: ignore[union-attr]

@@ -12,14 +12,14 @@ from collections.abc import Awaitable, Callable
 
 import trio
 
+from highwater.kafka.types import TopicPartition
 from highwater.kafka.wire.record_codec import Record
 from highwater.kafka.wire.records import TRANSACTIONAL, build_batch
 from highwater.simulation.rules.findings import Book
 from highwater.simulation.workloads.plain_client import STAMP_MS, Failed
-from highwater.simulation.workloads.transaction_workload import TPS
-from highwater.simulation.workloads.transactions_client import TRANSACTION, TxnClient
+from highwater.simulation.workloads.transactions_client import TOPIC, TRANSACTION, TxnClient
 
-TP = TPS[0]
+TP = TopicPartition(TOPIC, 0)
 PATIENCE_S = 30.0
 REFUSAL = "INVALID_TXN_STATE"
 

@@ -15,10 +15,8 @@ A loss of the group's log, or of a decision, in a careless power loss is excused
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from highwater.simulation.rules.allowed_losses import (
     DECISIONS,
@@ -29,13 +27,11 @@ from highwater.simulation.rules.allowed_losses import (
     lost_between,
     moment,
 )
+from highwater.simulation.workloads.part import Part, Works
 from highwater.simulation.workloads.persistent_calls import attempt
 from highwater.simulation.workloads.plain_client import Failed
 from highwater.simulation.workloads.transaction_workload import TIMEOUT_MS
 from highwater.simulation.workloads.transactions_client import GROUP, TRANSACTION, TxnClient
-
-if TYPE_CHECKING:
-    from highwater.simulation.rules.cluster_rules import Rules
 
 NAME = "mixer"
 STEPS = 12
@@ -53,18 +49,18 @@ class _Group:
     allowed: set[int] = field(default_factory=lambda: {NONE})
 
 
-class MixedCommits:
+class MixedCommits(Part):
     """The groups from their client's side."""
 
-    def __init__(
-        self, rules: Rules, count: Counter[str], errors: Counter[str], pace: float
-    ) -> None:
-        self.rules = rules
-        self.count = count
-        self.errors = errors
-        self.pace = pace
+    needs = ("groups", "transactions")
+    client_kind, last = TxnClient, "last-look"
+
+    def __post_init__(self) -> None:
         self._groups: list[_Group] = []
         self._number = 0
+
+    def clients(self) -> Works:
+        return {"mixer": self.commit}
 
     async def commit(self, client: TxnClient) -> None:
         """Goes on from group to group until cancelled."""

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import trio
 
@@ -30,15 +30,15 @@ from highwater.kafka.wire.messages import ListOffsetsRequest
 from highwater.kafka.wire.record_codec import Record
 from highwater.kafka.wire.records import build_batch
 from highwater.simulation.rules.allowed_losses import losses_of, lost_since
+from highwater.simulation.workloads.part import Part, Shared, Topic, Works
 from highwater.simulation.workloads.plain_client import Failed, SimClient
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from highwater.simulation.rules.agreed_log import PartitionTruth, Replica
-    from highwater.simulation.rules.cluster_rules import Rules
     from highwater.simulation.rules.mirror import Batch
-    from highwater.world.sim import Host
+    from highwater.world.sim import Host, Kernel
 
 KEPT, SIZED, AGED = "kept", "sized", "aged"
 RETENTION_BYTES, RETENTION_MS = 1500, 4000
@@ -91,13 +91,14 @@ class AskingClient(SimClient):
 
 
 @dataclass
-class RetainedTopics:
+class RetainedTopics(Part):
     """The topics from their clients' side."""
 
-    rules: Rules
-    count: Counter[str]
-    errors: Counter[str]
-    pace: float = 1.0
+    flag = "retained"
+    help = "Retention by size and time; lookups by time."
+    topics = tuple(Topic(name, config=config) for name, config in TOPICS.items())
+    client_kind, last = AskingClient, "last-asker"
+
     hosts: Mapping[int, Host] = field(default_factory=dict)
     """The brokers' machines, for their clocks."""
     acked: dict[TopicPartition, dict[int, Known]] = field(
@@ -107,6 +108,19 @@ class RetainedTopics:
     begun: Counter[TopicPartition] = field(default_factory=Counter)
     """The highest offset at which one of the logs has begun."""
     sent: int = 0
+
+    @classmethod
+    def shape(cls, kernel: Kernel) -> dict[str, Any]:
+        return {"retention_check_ms": 1000}
+
+    @classmethod
+    def of(cls, shared: Shared) -> Self:
+        made = cls(*shared.told, shared.hosts)
+        made.rules.log_begins = made.log_begins
+        return made
+
+    def clients(self) -> Works:
+        return {"timed": self.produce, "timed-reader": self.consume, "asker": self.ask}
 
     # -- producing and reading --------------------------------------------------------------------
 

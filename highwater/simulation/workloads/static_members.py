@@ -18,15 +18,18 @@ from __future__ import annotations
 import struct
 from collections.abc import Awaitable, Callable
 from functools import partial
+from typing import Self
 
 from highwater.kafka.wire.messages import LeaveGroupRequest
 from highwater.simulation.workloads.group_workload import (
+    PARTITIONS,
     REFUSED,
     GroupClient,
     Groups,
     Member,
     Seat,
 )
+from highwater.simulation.workloads.part import Shared, Topic, Works
 from highwater.simulation.workloads.plain_client import TIMEOUT_S, Failed, check_code
 from highwater.simulation.workloads.transactions_client import GROUP as COORDINATOR
 
@@ -79,6 +82,19 @@ class Shift(Groups):
     """The instances, their shared knowledge, and the verdict."""
 
     name, kind = NAME, "static"
+    flag = "static_members"
+    help = "Static members; offsets and groups that are deleted."
+    topics = (Topic(TOPIC, PARTITIONS),)
+    client_kind, last = StaticClient, "last-asked"
+
+    @classmethod
+    def of(cls, shared: Shared) -> Self:
+        rules, count, errors, pace = shared.told
+        rules.unclean |= {TOPIC}
+        return cls(rules, count, errors, pace / 4)
+
+    def clients(self) -> Works:
+        return {**dict.fromkeys(INSTANCES, self.member), "passer-by": self.stranger}
 
     def _one(self, client: GroupClient) -> Member:
         client.instance = client.name

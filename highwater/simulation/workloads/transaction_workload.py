@@ -28,16 +28,16 @@ everything that depends on them (`allowed_losses`).
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import Any
 
 import trio
 
 from highwater.kafka.types import TopicPartition
 from highwater.kafka.wire.record_codec import Record
 from highwater.kafka.wire.records import TRANSACTIONAL, build_batch
-from highwater.simulation.rules import sim_checks
+from highwater.simulation.rules import sim_checks, txn_indexes
 from highwater.simulation.rules.allowed_losses import (
     DECISIONS,
     GROUPS,
@@ -46,7 +46,8 @@ from highwater.simulation.rules.allowed_losses import (
     lost_between,
     moment,
 )
-from highwater.simulation.workloads import transaction_lines
+from highwater.simulation.workloads import last_transactions, transaction_lines
+from highwater.simulation.workloads.part import Part, Shared, Topic, Works
 from highwater.simulation.workloads.persistent_calls import LOST, attempt
 from highwater.simulation.workloads.plain_client import STAMP_MS, Failed, SimClient
 from highwater.simulation.workloads.transaction_ledger import Fate, Ledger, Told
@@ -57,9 +58,6 @@ from highwater.simulation.workloads.transactions_client import (
     TRANSACTION,
     TxnClient,
 )
-
-if TYPE_CHECKING:
-    from highwater.simulation.rules.cluster_rules import Rules
 
 PARTITIONS = 2
 TPS = tuple(TopicPartition(TOPIC, p) for p in range(PARTITIONS))
@@ -75,21 +73,24 @@ class Fenced(Exception):
     """This producer no longer owns the transactional id, or cannot know."""
 
 
-class Transactions:
-    """The clients, their ledger, and the verdict."""
+class Transactions(Part):
+    """The clients, their ledger, and the verdict; the consumer reads at the pace."""
 
-    def __init__(
-        self, rules: Rules, count: Counter[str], errors: Counter[str], pace: float = 1.0
-    ) -> None:
-        self.pace = pace
-        """The rate at which the consumer reads."""
-        self.rules = rules
+    flag = "transactions"
+    help = "Transactional producers, hijacked, and their consumer."
+    topics = (Topic(TOPIC, PARTITIONS, aimed=PARTITIONS),)
+    coordinated = DECISIONS
+    client_kind, last = TxnClient, "txn-reader"
+
+    def __post_init__(self) -> None:
         self.ledger = Ledger()
-        self.count = count
-        self.errors = errors
         self.instances = 0
         self.ends: dict[TopicPartition, int] = {}
         """The end of the last read of each partition."""
+
+    def clients(self) -> Works:
+        producers = {f"producer-{name}": partial(self.produce, name=name) for name in IDS}
+        return {**producers, "committed": self.consume}
 
     # -- producing ------------------------------------------------------------------------------
 
@@ -150,7 +151,13 @@ class Transactions:
 
     # -- the verdict ----------------------------------------------------------------------------
 
-    def judge_circles(self) -> None:
+    async def look(self, shared: Shared) -> None:
+        await super().look(shared)
+        await last_transactions.judge(shared.client(TxnClient, "last"), self.rules)
+        compared = txn_indexes.compare(shared.cluster.nodes.values(), self.rules, TPS)
+        self.count["txn index entries"] += compared
+
+    def judge_by_sql(self) -> None:
         """T8 and T9, where nothing was lost that would leave a transaction's fate open."""
         transactions = self.ledger.transactions
         partitions = self.rules.partitions

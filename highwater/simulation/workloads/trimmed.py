@@ -29,7 +29,7 @@ Careless power losses are excused by `allowed_losses.lost_since`.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import trio
 
@@ -47,6 +47,7 @@ from highwater.kafka.wire.fetch import (
 from highwater.kafka.wire.fetch_session_handler import SESSION_ERRORS, FetchSessionHandler
 from highwater.kafka.wire.records import batches, records_of
 from highwater.simulation.rules.allowed_losses import losses_of, lost_since
+from highwater.simulation.workloads.part import Part, Shared, Topic, Works
 from highwater.simulation.workloads.plain_client import (
     FETCH,
     FETCH_VERSION,
@@ -57,12 +58,10 @@ from highwater.simulation.workloads.plain_client import (
 from highwater.simulation.workloads.workload import make_batch
 
 if TYPE_CHECKING:
-    from collections import Counter
     from collections.abc import Sequence
 
     from highwater.simulation.rules.answers import Answers, Question
-    from highwater.simulation.rules.cluster_rules import Rules
-    from highwater.world.sim import SimWorld
+    from highwater.world.sim import Kernel, SimWorld
 
 TRIMMED = "trimmed"
 PARTITIONS = 4
@@ -70,6 +69,7 @@ TPS = [TopicPartition(TRIMMED, n) for n in range(PARTITIONS)]
 _DROP, _TAKE_UP, _DROPPED = 0.25, 0.4, 2
 """Chances, at each fetch, to drop a partition and to take one up; how many may be dropped."""
 _LATEST, _EARLIEST = -1, -2
+CAUGHT_UP_S = 120.0
 
 
 class Acked(NamedTuple):
@@ -172,13 +172,14 @@ class ManyClient(SimClient):
 
 
 @dataclass
-class TrimmedTopic:
+class TrimmedTopic(Part):
     """The topic from its clients' side."""
 
-    rules: Rules
-    counts: Counter[str]
-    errors: Counter[str]
-    pace: float = 1.0
+    flag = "trimmed"
+    help = "A topic whose beginning goes, and requests of several partitions."
+    topics = (Topic(TRIMMED, PARTITIONS),)
+    client_kind, last = ManyClient, "many-reader"
+
     sent: dict[bytes, TopicPartition] = field(default_factory=dict)
     acked: dict[TopicPartition, dict[int, Acked]] = field(
         default_factory=lambda: {tp: {} for tp in TPS}
@@ -193,6 +194,19 @@ class TrimmedTopic:
     """The reader's positions."""
     sessions_for_all: bool = True
     """Brokers remember more sessions than there are readers and followers."""
+
+    @classmethod
+    def shape(cls, kernel: Kernel) -> dict[str, Any]:
+        return {"session_slots": kernel.random("session slots").choice((1000, 1000, 2, 3))}
+
+    @classmethod
+    def of(cls, shared: Shared) -> Self:
+        ample = shared.cluster.shape.session_slots > 1 + shared.cluster.shape.brokers
+        deleted = shared.cluster.requested.deletions
+        return cls(*shared.told, deleted=deleted, sessions_for_all=ample)
+
+    def clients(self) -> Works:
+        return {"many": self.produce, "deleter": self.delete, "sessions": self.consume}
 
     # -- producing ------------------------------------------------------------------------------
 
@@ -222,15 +236,15 @@ class TrimmedTopic:
                 values.setdefault(tp, []).append(value)
         made = [(tp, make_batch(values[tp], None, 0)) for tp in tps]
         losses = {tp: losses_of(self.rules, tp) for tp in tps}
-        self.counts["many: requests"] += 1
+        self.count["many: requests"] += 1
         try:
             results = await client.produce_many(address, made)
         except Failed as failed:
             await self._again(client, failed)
             return
         refused = [tp for tp in tps if results[tp][0]]
-        self.counts["many: partitions"] += len(tps)
-        self.counts["many: refused in part"] += 0 < len(refused) < len(tps)
+        self.count["many: partitions"] += len(tps)
+        self.count["many: refused in part"] += 0 < len(refused) < len(tps)
         for tp in tps:
             error, base = results[tp]
             if error:
@@ -285,7 +299,7 @@ class TrimmedTopic:
             offset = end if random.random() < 0.4 else random.randint(first, end)
             self.deleted[tp] = max(first, offset)
             self.rules.shortened.add(tp.topic)
-            self.counts["records: deletions"] += 1
+            self.count["records: deletions"] += 1
             try:
                 await client.delete_records(tp, offset)
             except Failed as failed:
@@ -311,7 +325,7 @@ class TrimmedTopic:
                 if answer.error:
                     self._session_over(answer.error)
                     continue
-                self.counts["sessions: given"] += not session.is_new
+                self.count["sessions: given"] += not session.is_new
                 self.answered(answer, asked)
                 heard |= await self._take(client, node, answer, losses)
             self.look_at_starts()
@@ -326,12 +340,12 @@ class TrimmedTopic:
         random = client.random
         if dropped and random.random() < _TAKE_UP:
             dropped.remove(random.choice(dropped))
-            self.counts["sessions: taken up again"] += 1
+            self.count["sessions: taken up again"] += 1
         if len(dropped) < _DROPPED and random.random() < _DROP:
             dropped.append(random.choice([tp for tp in TPS if tp not in dropped]))
         if not session.is_new:
             forgotten = sum(session.asked(tp) is not None for tp in dropped)
-            self.counts["sessions: forgotten"] += forgotten
+            self.count["sessions: forgotten"] += forgotten
         return {tp: at for tp, at in self.positions.items() if tp not in dropped}
 
     def answered(self, answer: FetchAnswer, asked: dict[TopicPartition, int]) -> None:
@@ -362,8 +376,8 @@ class TrimmedTopic:
     def _session_over(self, error: int) -> None:
         if error not in SESSION_ERRORS:
             self.rules.broken("L1", f"a fetch of {TRIMMED} failed: {ErrorCode(error).name}")
-        self.counts["sessions: over"] += 1
-        self.counts["sessions: not found"] += error == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+        self.count["sessions: over"] += 1
+        self.count["sessions: not found"] += error == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
 
     async def _look_for_leaders(self, client: ManyClient) -> None:
         try:
@@ -385,7 +399,7 @@ class TrimmedTopic:
             if got.error == ErrorCode.OFFSET_OUT_OF_RANGE and not self._replaced(client, node, tp):
                 await self.reset(client, tp)
             elif got.error:
-                self.counts["sessions: partitions in error"] += 1
+                self.count["sessions: partitions in error"] += 1
             else:
                 good.add(tp)
                 self._begins(tp, node, got.log_start_offset)
@@ -402,7 +416,7 @@ class TrimmedTopic:
             self._note(self.read[tp], tp, record.offset, known, "C1", "was read")
             if self.sent.get(value) != tp:
                 self.rules.broken("C7", f"{tp}@{record.offset} holds {value!r}, not sent there")
-            self.counts["sessions: read"] += 1
+            self.count["sessions: read"] += 1
         ends = [header.last_offset + 1 for header in batches(data)]
         self.positions[tp] = max([self.positions[tp], *ends])
 
@@ -418,25 +432,34 @@ class TrimmedTopic:
         lost = truth is not None and any(a < position <= b for a, b in truth.given_up)
         if position >= self.deleted[tp] and not lost:
             self.rules.broken("C15", f"{tp}@{position} is out of range, and was not deleted")
-        self.counts["sessions: out of range"] += 1
+        self.count["sessions: out of range"] += 1
         try:
             self.positions[tp] = await client.list_offset(tp, _EARLIEST)
         except Failed as failed:
             self.errors[failed.name] += 1
             client.forget(tp)
 
-    async def caught_up(self) -> None:
-        """Returns when the reader has reached the present end of the committed records."""
+    async def settle(self) -> bool:
+        """Whether the reader reaches the present end of the committed records."""
         ends = {tp: self.rules.partitions[tp].end for tp in TPS}
-        while any(self.positions[tp] < end for tp, end in ends.items()):
-            await trio.sleep(0.1)
+        with trio.move_on_after(CAUGHT_UP_S):
+            while any(self.positions[tp] < end for tp, end in ends.items()):
+                await trio.sleep(0.1)
+            return True
+        self.rules.broken("L1", f"{CAUGHT_UP_S:g} s after all is well, sessions lack records")
+        return False
 
     # -- the verdict ----------------------------------------------------------------------------
+
+    def counted(self, shared: Shared) -> dict[str, int]:
+        brokers = (node.services for node in shared.cluster.nodes.values())
+        evicted = sum(one.replicas.sessions.evictions for one in brokers if one is not None)
+        return {"sessions: evicted": evicted}
 
     async def judge(self, client: ManyClient) -> None:
         """Reads each partition and compares."""
         self.look_at_starts()
-        if self.sessions_for_all and not self.counts["sessions: given"]:
+        if self.sessions_for_all and not self.count["sessions: given"]:
             self.rules.broken("L1", "no reader was ever given a fetch session")
         for tp in TPS:
             self.judge_partition(tp, await self._read_all(client, tp))
