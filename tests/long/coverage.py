@@ -22,16 +22,14 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from highwater.simulation.part_list import SWITCHES
+
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "coverage.md"
 BEFORE = "7cdeae7"
 """The commit that brought `--coverage`; most workloads came after it."""
 SEEDS = 100
-FLAGS = (
-    "power-loss", "compacted", "transactions", "groups", "unclean", "cold-reads", "stalls", "flush",
-    "trimmed", "joints", "log-dirs", "static-members", "retained", "admin", "disk-errors",
-)  # fmt: skip
-"""All workloads and faults that `highwater sim` can add."""
+FLAGS = tuple(flag.replace("_", "-") for flag in SWITCHES)
 SETS: tuple[tuple[str, ...], ...] = (
     (),
     *((flag,) for flag in FLAGS),

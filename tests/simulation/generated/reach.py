@@ -20,17 +20,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from highwater.simulation.part_list import SWITCHES
 from tests.simulation.generated.maker import ROOT, Made, files
 
 Run = dict[str, Any]
 FURTHER = 1000
 """The first of the seeds that follow those of the map."""
 
-_ALONE = (
-    "transactions", "groups", "compacted", "trimmed", "retained", "admin", "disk_errors",
-    "power_loss", "flush", "unclean", "cold_reads", "stalls", "log_dirs", "static_members",
-    "joints",
-)  # fmt: skip
 _TOGETHER = (
     ("transactions", "groups", "retained", "admin"),
     ("compacted", "trimmed", "transactions"),
@@ -43,7 +39,7 @@ _TOGETHER = (
 def runs(few: bool = False) -> list[Run]:
     """The runs of the map; `few` of them are enough for a slice."""
     plain = [_run(seed, 0.3) for seed in range(2 if few else 8)]
-    alone = [_run(seed, 0.2, name) for name in _ALONE for seed in range(3)]
+    alone = [_run(seed, 0.2, name) for name in SWITCHES for seed in range(3)]
     together = [_run(seed, 0.1, *names) for names in _TOGETHER for seed in range(10, 14)]
     return plain if few else plain + alone + together
 
