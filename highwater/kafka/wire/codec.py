@@ -127,7 +127,9 @@ def _required_of(fields: Any, version: int) -> _Required:
         if not field.for_version_q(version):
             continue
         inner = _required_of(field.fields, version) if field.fields else ()
-        nullable = field.nullable_for_version_q(version)
+        # a structure in a tagged field is left out where it says nothing
+        left_out = field.is_struct() and field.tagged_field_q(version)
+        nullable = left_out or field.nullable_for_version_q(version)
         may_be_null = field.is_array() or field.is_struct() or field.type_str in _NULLABLE
         kind = field.type_str.removeprefix("[]")
         texts = field.is_array() and not field.fields and kind in _NULLABLE

@@ -87,6 +87,14 @@ def test_a_null_where_the_schema_has_none(key: int, version: int, body: bytes, f
         codec.decode_request(key, version, body + b"\0" * 20)
 
 
+def test_a_structure_in_a_tagged_field_may_be_left_out() -> None:
+    """As every consumer leaves out the replica's state, which only followers have."""
+    fetch, version = 1, 15
+    made = codec.request_class(fetch)(max_wait_ms=500)
+    request = codec.decode_request(fetch, version, codec.encode_request(made, version))
+    assert (request.max_wait_ms, request.replica_state) == (500, None)
+
+
 def test_a_null_that_may_be() -> None:
     assert codec.decode_request(3, 1, b"\xff\xff\xff\xff").topics is None
 
