@@ -1,5 +1,5 @@
-"""The traffic that passes: cut directions between members, and rules that hold or drop single
-messages.
+"""The traffic that passes: cut directions between members, and rules that hold, drop or answer
+single messages.
 
 Theory of operation.  A *member* is "broker-1", "zookeeper" or "clients".  A direction is an ordered
 pair of members.  `cut` closes it, and every pipe that carries bytes that way stops at once, even in
@@ -10,19 +10,23 @@ while both directions are open, because the kernel's handshake needs both.
 A *rule* waits for messages in one direction: requests or answers of one API (or of one ZooKeeper
 operation, optionally on paths that match).  `hold` stops the first such message, and with it
 everything behind it on that connection (a pipe never reorders), until `release`.  `drop` swallows
-the message, and for ZooKeeper the connection with it.  A *slowness* delays whatever goes in a
+the message, and for ZooKeeper the connection with it.  `answer` gives a client an error, instead of
+asking the broker or within its answer (`answering`); what it put into an answer can still be held
+or dropped.  A *slowness* delays whatever goes in a
 direction, and `reset` ends the connections between two members.  All effects are counted, because a
 fault without a visible effect voids the run.
 """
 
 from __future__ import annotations
 
+import random
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import Any
 
 import trio
 
@@ -45,6 +49,7 @@ class Side(Enum):
 class Action(Enum):
     HOLD = "hold"
     DROP = "drop"
+    ANSWER = "answer"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +63,7 @@ class Message:
     """Kafka's name of the API, or ZooKeeper's of the operation (setData, multi, ...)."""
     paths: tuple[str, ...] = ()
     client_id: str | None = None
+    """Of the request, or of the one that is answered."""
     topic: str | None = None
     """The first one of a Produce request, where it names it."""
 
@@ -75,6 +81,8 @@ class Rule:
     """A regular expression that one of the znodes must match."""
     topic: str = ""
     """Of a Produce request: one that names another topic is passed over."""
+    client: str = ""
+    """A regular expression that the client id must match."""
     limit: int = 1
     """The number of messages that it takes; 0: all of them until it is released."""
     matched: int = 0
@@ -83,6 +91,32 @@ class Rule:
     lost: int = 0
     """The number that did not, because their connection had ended."""
     released: trio.Event = field(default_factory=trio.Event)
+    error: int = 0
+    """The code with which it answers; it is in the partitions that `topic` and `partition` name."""
+    partition: int | None = None
+    throttle_ms: int = 0
+    every: int = 1
+    """It answers each n-th of the messages that it could answer, and those by chance."""
+    probability: float = 1.0
+    rng: random.Random = field(default_factory=random.Random)
+    could: int = 0
+    """The number of messages that it could have answered."""
+    answered: Counter[str] = field(default_factory=Counter)
+    """Those that it did answer, by client id."""
+    closed: int = 0
+    """Those that get no answer: their connections were closed."""
+    unread: int = 0
+    """The number that it could not read."""
+
+    def is_due(self) -> bool:
+        """Counts a message that it could answer; whether it answers this one."""
+        self.could += 1
+        if self.could % self.every:
+            return False
+        if self.probability < 1 and self.rng.random() >= self.probability:
+            return False
+        self.matched += 1
+        return True
 
     def takes(self, message: Message) -> bool:
         return (
@@ -94,6 +128,7 @@ class Rule:
             and self.target in (ANY, message.target)
             and (not self.path or any(re.search(self.path, p) for p in message.paths))
             and (not self.topic or message.topic in (None, self.topic))
+            and (not self.client or bool(re.search(self.client, message.client_id or "")))
         )
 
 
@@ -127,6 +162,8 @@ class Links:
         self.names: dict[str, str] = {}
         """The members whose names differ from what their client ids suggest: controllers in
         processes of their own."""
+        self.topic_ids: dict[Any, str] = {}
+        """The names of topics by their ids, as answers to clients have told them."""
         self._slow: dict[tuple[str, str], list[Slowness]] = {}
 
     def _change(self) -> None:
@@ -206,12 +243,16 @@ class Links:
             self.rules.remove(rule)
 
     def rule_for(self, message: Message) -> Rule | None:
-        """The first rule that takes this message; counts the message."""
+        """The first rule that holds or drops this message; counts the message."""
         for rule in self.rules:
-            if rule.takes(message):
+            if rule.action is not Action.ANSWER and rule.takes(message):
                 rule.matched += 1
                 return rule
         return None
+
+    def answering(self, message: Message) -> list[Rule]:
+        """The rules that answer this message, if they can."""
+        return [r for r in self.rules if r.action is Action.ANSWER and r.takes(message)]
 
     def heal_all(self) -> None:
         for rule in list(self.rules):

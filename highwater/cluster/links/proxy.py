@@ -12,6 +12,9 @@ hold, drop), waits while its direction is cut, and passes the bytes on by a `Lan
 slowly.  A held request to ZooKeeper lets pings pass, because otherwise the fault would be the end
 of the session.  An answer is matched to its request by the correlation id.
 
+Where a rule answers a request, the member is not asked.  The answer takes the request's place in
+the order of the connection: it goes to the client once all earlier requests are answered.
+
 A client sees what it would see without a proxy.  Where the far side refuses the connection, the
 near one is reset, as if it had been refused; where the far side closes, the near one is closed in
 the same way.  While no rule waits for a message and nothing is cut, the beginning of a request
@@ -28,13 +31,13 @@ import itertools
 import re
 import socket
 import struct
-from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 
 import trio
 
 from highwater.cluster.links import zkframes
+from highwater.cluster.links.answering import answer_instead, answer_with_error, read_whole
+from highwater.cluster.links.answers_seen import PRODUCE, take_note
 from highwater.cluster.links.frames import CHUNK, LARGEST, LOOK, Ended, Frames
 from highwater.cluster.links.link_rules import (
     CLIENTS,
@@ -43,14 +46,13 @@ from highwater.cluster.links.link_rules import (
     Connection,
     Links,
     Message,
-    Rule,
     Side,
     broker,
 )
 from highwater.cluster.links.observer import Observer
 from highwater.cluster.links.rewriting import Replace, must_be_read, rewritten
-from highwater.cluster.links.slowness import Lane
-from highwater.kafka.wire.codec import BadMessage, UnknownApi, decode_response
+from highwater.cluster.links.session import Asked, Session
+from highwater.kafka.wire.codec import BadMessage, UnknownApi
 from highwater.kafka.wire.header import (
     BadHeader,
     api_name,
@@ -66,7 +68,6 @@ _BROKER_ID = re.compile(
     r"^(?:(?:highwater-)?(?:broker|replica|controller|raft-client)[-_](\d+)(?:\D.*)?|(\d+))$",
     re.IGNORECASE,
 )
-PRODUCE, FETCH = 0, 1
 _numbers = itertools.count(1)
 """Of connections, for an observer."""
 
@@ -79,51 +80,6 @@ def source_of(client_id: str | None) -> str:
     """
     match = _BROKER_ID.match(client_id or "")
     return broker(int(match.group(1) or match.group(2))) if match else CLIENTS
-
-
-@dataclass(slots=True)
-class _Session:
-    """The state that both pipes of a connection share."""
-
-    source: str
-    target: str
-    near: trio.SocketStream
-    far: trio.SocketStream
-    links: Links
-    number: int = 0
-    asked: deque[tuple[int, int, int]] = field(default_factory=deque)
-    """(correlation id, API key, version) of Kafka requests passed on and not answered yet."""
-    answered: tuple[int, int] | None = None
-    """API key and version of the answer that is passed on now."""
-    zk_asked: dict[int, tuple[str, tuple[str, ...]]] = field(default_factory=dict)
-    shaken: set[Side] = field(default_factory=set)
-    """ZooKeeper: the sides whose handshake is over."""
-    waiting: deque[tuple[Rule | None, bytes]] = field(default_factory=deque)
-    """ZooKeeper: a held request and the later ones; only pings overtake them."""
-    waiting_changed: trio.Event = field(default_factory=trio.Event)
-    in_order: bool = False
-    """Whether the far side has closed, and everything from there went on."""
-    lanes: dict[Side, Lane] = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.lanes = {side: self._lane(side) for side in Side}
-
-    def _lane(self, side: Side) -> Lane:
-        way, onward = (self.source, self.target), self.far
-        if side is Side.RESPONSE:
-            way, onward = way[::-1], self.near
-        lock = trio.Lock()
-
-        async def send(piece: bytes) -> None:
-            await self.links.wait_open(way)
-            async with lock:
-                await onward.send_all(piece)
-
-        return Lane(lambda: self.links.slowness(way), send)
-
-    def wait_behind(self, rule: Rule | None, frame: bytes) -> None:
-        self.waiting.append((rule, frame))
-        self.waiting_changed.set()
 
 
 class Proxy:
@@ -199,7 +155,7 @@ class Proxy:
         self.links.connections[source, target] += 1
         await self.links.wait_open((source, target), (target, source))
         far = far or await self._far_side(number)
-        session = _Session(source, target, near, far, self.links, number)
+        session = Session(source, target, near, far, self.links, number)
         scope = trio.CancelScope()
 
         def reset() -> None:
@@ -214,7 +170,7 @@ class Proxy:
                     for side in Side:
                         nursery.start_soon(self._until_end, nursery, self._bytes, session, side)
                 else:
-                    asking = (self._requests, session, frames, first)
+                    asking = (self._requests, session, nursery, frames, first)
                     nursery.start_soon(self._until_end, nursery, *asking)
                     nursery.start_soon(self._until_end, nursery, self._answers, session)
                 if self.zookeeper:
@@ -272,7 +228,7 @@ class Proxy:
             await pipe(*args)  # type: ignore[misc]
         nursery.cancel_scope.cancel()
 
-    async def _bytes(self, session: _Session, side: Side) -> None:
+    async def _bytes(self, session: Session, side: Side) -> None:
         """Passes one direction of an opaque connection on."""
         stream, way = session.near, (session.source, session.target)
         if side is Side.RESPONSE:
@@ -284,7 +240,11 @@ class Proxy:
         session.in_order = side is Side.RESPONSE
 
     async def _requests(
-        self, session: _Session, frames: Frames, first: tuple[bytes, int] | None
+        self,
+        session: Session,
+        nursery: trio.Nursery,
+        frames: Frames,
+        first: tuple[bytes, int] | None,
     ) -> None:
         lane = session.lanes[Side.REQUEST]
 
@@ -297,21 +257,86 @@ class Proxy:
         while got := first or (await frames.begun() and await frames.head(early)):
             first = None
             head, size = got
-            message = self._request(session, head, size)
-            await self._pass(session, frames, head, message, Side.REQUEST)
+            message, asked = self._request(session, head, size)
+            if message is not None and asked is not None and not frames.ahead:
+                head = await self._answered_here(session, frames, (head, size), message, asked)
+                if asked.answer is not None:
+                    nursery.start_soon(self._send_own_answers, session, nursery)
+                    continue
+            on = await self._pass(session, frames, head, message, Side.REQUEST)
+            if not on and asked is not None and asked in session.asked:
+                session.asked.remove(asked)  # or the proxy's own answers would wait behind it
         await lane.drained()
 
-    async def _answers(self, session: _Session) -> None:
+    async def _answered_here(
+        self,
+        session: Session,
+        frames: Frames,
+        got: tuple[bytes, int],
+        message: Message,
+        asked: Asked,
+    ) -> bytes:
+        """Answers a request where a rule says so; gives as much of it as was read."""
+        head, size = got
+        rules = self.links.answering(message)
+        if not rules:
+            return head
+        head, whole = await read_whole(rules, frames, head, size)
+        answer = answer_instead(self.links, message, asked, head[4:]) if whole else None
+        if answer is not None and asked.silent:
+            session.in_order = True  # as a broker does that cannot tell its error
+            raise Ended
+        asked.answer = answer
+        return head
+
+    async def _send_own_answers(self, session: Session, nursery: trio.Nursery) -> None:
+        try:
+            async with session.answering:
+                await self._send_own(session, session.own_answers())
+        except _LOST:
+            nursery.cancel_scope.cancel()
+
+    async def _send_own(self, session: Session, answers: Sequence[Asked]) -> None:
+        for asked in answers:
+            assert asked.answer is not None
+            self._show_answer(session, asked, memoryview(asked.answer), whole=True)
+            frame = _SIZE.pack(len(asked.answer)) + asked.answer
+            await session.lanes[Side.RESPONSE].pass_on(frame)
+
+    async def _answers(self, session: Session) -> None:
         frames = Frames(session.far)
         while (got := await self._next_answer(session, frames)) is not None:
-            message = self._answer(session, *got)
-            head = got[0]
-            if self.replace is not None and session.answered is not None:
-                head = await self._rewritten(session.answered, head, frames, self.replace)
-            await self._pass(session, frames, head, message, Side.RESPONSE)
+            async with session.answering:
+                message, asked, own = self._answer(session, *got)
+                await self._send_own(session, own)
+                head = got[0]
+                if message is not None and asked is not None:
+                    head = await self._answer_for_client(session, frames, got, message, asked)
+                await self._pass(session, frames, head, message, Side.RESPONSE)
+                await self._send_own(session, session.own_answers())
         await session.lanes[Side.RESPONSE].drained()
 
-    async def _next_answer(self, session: _Session, frames: Frames) -> tuple[bytes, int] | None:
+    async def _answer_for_client(
+        self,
+        session: Session,
+        frames: Frames,
+        got: tuple[bytes, int],
+        message: Message,
+        asked: Asked,
+    ) -> bytes:
+        """The first bytes of a member's answer or all of it, as rules and addresses change it."""
+        (head, size), whole = got, got[1] <= LOOK
+        if rules := self.links.answering(message):
+            head, whole = await read_whole(rules, frames, head, size)
+            if whole:
+                frame = answer_with_error(self.links, message, asked, head[4:])
+                head = _SIZE.pack(len(frame)) + frame
+        self._show_answer(session, asked, memoryview(head)[4:], whole=whole)
+        if self.replace is None:
+            return head
+        return await self._rewritten((asked.api_key, asked.version), head, frames, self.replace)
+
+    async def _next_answer(self, session: Session, frames: Frames) -> tuple[bytes, int] | None:
         """The head of an answer; None where the member hung up, of which the observer is told."""
         got = None
         with contextlib.suppress(trio.BrokenResourceError):
@@ -337,13 +362,13 @@ class Proxy:
 
     async def _pass(
         self,
-        session: _Session,
+        session: Session,
         frames: Frames,
         head: bytes,
         message: Message | None,
         side: Side,
-    ) -> None:
-        """Passes one frame through rules and cuts."""
+    ) -> bool:
+        """Passes one frame through rules and cuts; whether it was not dropped."""
         way = (session.source, session.target)
         if side is Side.RESPONSE:
             way = way[::-1]
@@ -355,11 +380,11 @@ class Proxy:
                 raise Ended
             while await frames.body():
                 pass
-            return
+            return False
         waits = rule is not None or (session.waiting and message and message.api != "ping")
         if waits and self.zookeeper and side is Side.REQUEST:
             session.wait_behind(rule, head + await frames.rest_of_frame())
-            return
+            return True
         try:
             if rule is not None:
                 await rule.released.wait()
@@ -374,8 +399,9 @@ class Proxy:
             raise
         if rule is not None:
             rule.arrived += 1
+        return True
 
-    async def _held_requests(self, session: _Session) -> None:
+    async def _held_requests(self, session: Session) -> None:
         """Sends requests held by a rule on a ZooKeeper connection, in order, on release."""
         while True:
             await session.waiting_changed.wait()
@@ -391,76 +417,65 @@ class Proxy:
                 if rule is not None:
                     rule.arrived += 1
 
-    def _request(self, session: _Session, head: bytes, size: int) -> Message | None:
+    def _request(
+        self, session: Session, head: bytes, size: int
+    ) -> tuple[Message | None, Asked | None]:
         body = memoryview(head)[4:]
         if self.zookeeper:
             if Side.REQUEST not in session.shaken:
                 session.shaken.add(Side.REQUEST)
-                return None
+                return None, None
             xid, name, paths = zkframes.parse_request(body)
             if xid > 0:
                 session.zk_asked[xid] = (name, paths)
-            return Message(session.source, session.target, Side.REQUEST, name, paths)
+            return Message(session.source, session.target, Side.REQUEST, name, paths), None
         if size > LARGEST:
-            return None
+            return None, None
         try:
             header = parse_request_header(body)
         except BadHeader:
-            return None
-        rest = body[header.body_position :]
-        produce = read_head(header.api_version, rest) if header.api_key == PRODUCE else None
-        if produce is None or produce.acks != 0:
-            session.asked.append((header.correlation_id, header.api_key, header.api_version))
+            return None, None
+        key, version, number, client, at = header
+        produce = read_head(version, body[at:]) if key == PRODUCE else None
+        asked = Asked(number, key, version, client, produce is not None and produce.acks == 0)
+        if not asked.silent:
+            session.asked.append(asked)
         if self.observer is not None:
-            self.observer.asked(session.number, header, rest, whole=size <= LOOK)
-        name = api_name(header.api_key)
+            self.observer.asked(session.number, header, body[at:], whole=size <= LOOK)
         topic = None if produce is None else produce.topic
-        return Message(
-            session.source, session.target, Side.REQUEST, name, (), header.client_id, topic
-        )
+        way = (session.source, session.target, Side.REQUEST)
+        return Message(*way, api_name(key), (), client, topic), asked
 
-    def _answer(self, session: _Session, head: bytes, size: int) -> Message | None:
-        body = memoryview(head)[4:]
+    def _answer(
+        self, session: Session, head: bytes, size: int
+    ) -> tuple[Message | None, Asked | None, Sequence[Asked]]:
+        """The answer, the request that it is for, and those before that have the proxy's own."""
+        body, way = memoryview(head)[4:], (session.target, session.source, Side.RESPONSE)
         if len(body) < 4:
-            return None
+            return None, None, ()
         if self.zookeeper:
             if Side.RESPONSE not in session.shaken:
                 session.shaken.add(Side.RESPONSE)
-                return None
+                return None, None, ()
             name, paths = session.zk_asked.pop(zkframes.response_xid(body), ("", ()))
-            return Message(session.target, session.source, Side.RESPONSE, name, paths)
-        (correlation_id,) = _SIZE.unpack_from(body)
-        session.answered = None
-        while session.asked:
-            asked, api_key, version = session.asked.popleft()
-            if asked == correlation_id:
-                session.answered = (api_key, version)
-                name = api_name(api_key)
-                self._show_answer(session, body, whole=size <= LOOK)
-                if api_key in (PRODUCE, FETCH) and size <= LOOK and session.source == CLIENTS:
-                    self._count_errors(name, api_key, version, body)
-                return Message(session.target, session.source, Side.RESPONSE, name)
-        return None
+            return Message(*way, name, paths), None, ()
+        own = session.own_answers(before=_SIZE.unpack_from(body)[0])
+        if not session.asked:
+            return None, None, own
+        asked = session.asked.popleft()
+        if size <= LOOK and session.source == CLIENTS:
+            take_note(self.links, asked.api_key, asked.version, body)
+        return Message(*way, api_name(asked.api_key), (), asked.client_id), asked, own
 
-    def _show_answer(self, session: _Session, body: memoryview, *, whole: bool) -> None:
-        if self.observer is None or session.answered is None:
+    def _show_answer(
+        self, session: Session, asked: Asked, body: memoryview, *, whole: bool
+    ) -> None:
+        if self.observer is None:
             return
+        key, version = asked.api_key, asked.version
         with contextlib.suppress(BadHeader):
-            at = response_body_position(*session.answered, body)
-            self.observer.answered(session.number, *session.answered, body[at:], whole=whole)
-
-    def _count_errors(self, name: str, api_key: int, version: int, body: memoryview) -> None:
-        """Counts errors in answers to clients, which hide NOT_LEADER behind their retries."""
-        try:
-            position = response_body_position(api_key, version, body)
-            answer = decode_response(api_key, version, body[position:])
-        except (BadMessage, UnknownApi, BadHeader):
-            return
-        for topic in answer.responses:
-            answers = topic.partition_responses if api_key == PRODUCE else topic.partitions
-            for partition in answers:
-                if partition.error_code:
-                    self.links.answers[name, str(partition.error_code)] += 1
+            at = response_body_position(key, version, body)
+            self.observer.answered(session.number, key, version, body[at:], whole=whole)
 
 
 def _client_id(head: bytes) -> str | None:

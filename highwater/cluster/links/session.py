@@ -1,0 +1,84 @@
+"""One connection through a proxy: the state that its two pipes share."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+
+import trio
+
+from highwater.cluster.links.link_rules import Links, Rule, Side
+from highwater.cluster.links.slowness import Lane
+
+
+@dataclass(slots=True, eq=False)
+class Asked:
+    """A Kafka request that is not answered yet."""
+
+    correlation_id: int
+    api_key: int
+    version: int
+    client_id: str | None
+    silent: bool = False
+    """Whether it gets no answer, as a Produce request with acks=0."""
+    answer: bytes | None = None
+    """The proxy's own, without its size: the member was not asked."""
+
+
+@dataclass(slots=True)
+class Session:
+    source: str
+    target: str
+    near: trio.SocketStream
+    far: trio.SocketStream
+    links: Links
+    number: int = 0
+    asked: deque[Asked] = field(default_factory=deque)
+    """In the order in which they are answered."""
+    answering: trio.Lock = field(default_factory=trio.Lock)
+    """Is held while an answer goes to the client, from its place in the order to its last byte."""
+    zk_asked: dict[int, tuple[str, tuple[str, ...]]] = field(default_factory=dict)
+    shaken: set[Side] = field(default_factory=set)
+    """ZooKeeper: the sides whose handshake is over."""
+    waiting: deque[tuple[Rule | None, bytes]] = field(default_factory=deque)
+    """ZooKeeper: a held request and the later ones; only pings overtake them."""
+    waiting_changed: trio.Event = field(default_factory=trio.Event)
+    in_order: bool = False
+    """Whether the far side has closed, and everything from there went on."""
+    lanes: dict[Side, Lane] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.lanes = {side: self._lane(side) for side in Side}
+
+    def _lane(self, side: Side) -> Lane:
+        way, onward = (self.source, self.target), self.far
+        if side is Side.RESPONSE:
+            way, onward = way[::-1], self.near
+        lock = trio.Lock()
+
+        async def send(piece: bytes) -> None:
+            await self.links.wait_open(way)
+            async with lock:
+                await onward.send_all(piece)
+
+        return Lane(lambda: self.links.slowness(way), send)
+
+    def wait_behind(self, rule: Rule | None, frame: bytes) -> None:
+        self.waiting.append((rule, frame))
+        self.waiting_changed.set()
+
+    def own_answers(self, before: int | None = None) -> list[Asked]:
+        """Takes the oldest requests that the proxy answers itself.
+
+        `before`: all of them up to the request with this correlation id, which the member answers
+        now; others before that one get no answer.
+        """
+        found: list[Asked] = []
+        while self.asked and (self.asked[0].answer is not None or before is not None):
+            if self.asked[0].answer is not None:
+                found.append(self.asked.popleft())
+            elif self.asked[0].correlation_id == before:
+                break
+            else:
+                self.asked.popleft()
+        return found
