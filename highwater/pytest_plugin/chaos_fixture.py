@@ -204,6 +204,41 @@ class Chaos:
         """As `hold`, but the messages never arrive."""
         return self._fire("drop", api=api, side=side, from_=source, to=to, count=count, path=path)
 
+    def answer(
+        self,
+        api: str,
+        error: str,
+        *,
+        topic: str | None = None,
+        partition: int | None = None,
+        client: str | None = None,
+        side: Side = "request",
+        source: Target | None = None,
+        to: Target | None = None,
+        count: int | None = None,
+        every: int | None = None,
+        probability: float | None = None,
+        throttle_ms: int | None = None,
+    ) -> Fault:
+        """Answers clients with an error, as answer("Produce", "NOT_LEADER_OR_FOLLOWER"), and the
+        broker is not asked; with side="response" the broker has done it all the same.  `client`: a
+        pattern of the client id; `count`: so many messages (all where 0)."""
+        return self._fire(
+            "answer",
+            api=api,
+            error=error,
+            topic=topic,
+            partition=partition,
+            client=client,
+            side=side,
+            from_=source,
+            to=to,
+            count=count,
+            every=every,
+            probability=probability,
+            throttle_ms=throttle_ms,
+        )
+
     def release(self) -> Fault:
         """Lets all messages go that are held."""
         return self._fire("release")

@@ -7,8 +7,9 @@ filled when the fault fires (`controller`, `leader of safe-0`).
 
 from __future__ import annotations
 
+import difflib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,10 +18,13 @@ from highwater.cluster.faults.targets import COORDINATOR, NUMBER, OF, OTHER_THAN
 from highwater.cluster.interface import BROKER_LINKS, CLIENT_MESSAGES, DELETE, ZOOKEEPER, broker
 from highwater.cluster.links.link_rules import CLIENTS
 from highwater.cluster.links.zkframes import OPERATIONS
+from highwater.kafka.errors import ErrorCode
 from highwater.kafka.wire.header import APIS
 
 KAFKA_APIS = frozenset(name for name, _ in APIS.values())
 ZOOKEEPER_OPERATIONS = frozenset(OPERATIONS.values())
+PARTITIONS_UNASKED = ("Metadata", "DescribeTopicPartitions")
+"""APIs whose requests name topics, and whose answers name partitions."""
 
 
 class Wrong(ScheduleError):
@@ -170,9 +174,44 @@ def is_rule(scene: Scene, value: Any) -> None:
         raise Wrong(f"no earlier hold or drop is called {value!r} (by `as`); {_known(scene.rules)}")
 
 
+def is_kafka_api(scene: Scene, value: Any) -> None:
+    if value not in KAFKA_APIS:
+        raise Wrong(f"Kafka has no API {value!r}; there are {', '.join(sorted(KAFKA_APIS))}")
+
+
 def is_api(scene: Scene, value: Any) -> None:
     if value not in KAFKA_APIS | ZOOKEEPER_OPERATIONS:
         raise Wrong(f"no API {value!r}; there are {', '.join(sorted(KAFKA_APIS))}")
+
+
+def is_error(scene: Scene, value: Any) -> None:
+    names = [error.name for error in ErrorCode if error is not ErrorCode.NONE]
+    if value not in names:
+        near = difflib.get_close_matches(str(value).upper(), names, 3)
+        hint = f"write {' or '.join(near)}" if near else "write a name such as REQUEST_TIMED_OUT"
+        raise Wrong(f"Kafka has no error {value!r}: {hint}")
+
+
+def is_topic(scene: Scene, value: Any) -> None:
+    if value not in scene.topics:
+        raise Wrong(f"no topic {value!r}; there are {', '.join(scene.topics) or 'none'}")
+
+
+def is_whole_number(scene: Scene, value: Any) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise Wrong(f"{value!r} is no whole number of 0 or more")
+
+
+def is_step(scene: Scene, value: Any) -> None:
+    is_whole_number(scene, value)
+    if not value:
+        raise Wrong("0 would answer nothing: write 1 for each message")
+
+
+def is_probability(scene: Scene, value: Any) -> None:
+    is_number(scene, value)
+    if not 0 < value <= 1:
+        raise Wrong(f"{value!r} is not above 0 and at most 1")
 
 
 def _known(names: Sequence[str]) -> str:
@@ -191,10 +230,7 @@ def check_plane(scene: Scene, fault: Fault) -> None:
     """Checks the plane: ZooKeeper's operations go to ZooKeeper and back, Kafka's APIs never."""
     api = fault.params["api"]
     ends = {str(fault.params.get(k, "")).strip().lower() for k in ("from", "to")}
-    if CLIENTS in ends and CLIENT_MESSAGES in scene.lacks:
-        raise Wrong(
-            f"{scene.lacks[CLIENT_MESSAGES]}: cut, latency, bandwidth and reset_peer reach them"
-        )
+    _check_clients(scene, ends)
     if "from" in fault.params and "to" in fault.params:
         _check_links(scene, list(ends))
     if ZOOKEEPER in scene.lacks and api not in KAFKA_APIS:
@@ -206,6 +242,34 @@ def check_plane(scene: Scene, fault: Fault) -> None:
         raise Wrong(f"api: {api!r} is ZooKeeper's: write zookeeper as 'to' or 'from'")
     if "path" in fault.params and api not in ZOOKEEPER_OPERATIONS:
         raise Wrong(f"path: {api} has no path: only ZooKeeper's operations have")
+
+
+def check_answer(scene: Scene, fault: Fault) -> None:
+    """Checks that there are such answers, with a place for the error where it is wanted."""
+    # the schemas, which are costly to import: the command line reads the table of verbs, too
+    from highwater.cluster.links.error_answers import can_carry, names
+
+    params = {"from" if fault.params["side"] == "request" else "to": CLIENTS, **fault.params}
+    ends = [str(params.get(end, "")).strip().lower() for end in ("from", "to")]
+    _check_clients(scene, ends)
+    _check_links(scene, ends)
+    if ZOOKEEPER in ends:
+        raise Wrong("ZooKeeper's messages cannot be answered: write hold or drop")
+    api, key = params["api"], next((k for k, (n, _) in APIS.items() if n == params["api"]), -1)
+    if not can_carry(key):
+        raise Wrong(f"api: answers to {api!r} cannot be made here")
+    for name in ("topic", "partition"):
+        if name in params and name not in names(key):
+            raise Wrong(f"{name}: an answer to {api} has no error of its own for each {name}")
+    if api in PARTITIONS_UNASKED and "partition" in params and params["side"] == "request":
+        raise Wrong(f"partition: a request {api} names none: write side: response")
+
+
+def _check_clients(scene: Scene, ends: Collection[str]) -> None:
+    if CLIENTS in ends and CLIENT_MESSAGES in scene.lacks:
+        raise Wrong(
+            f"{scene.lacks[CLIENT_MESSAGES]}: cut, latency, bandwidth and reset_peer reach them"
+        )
 
 
 def check_ends(scene: Scene, fault: Fault) -> None:

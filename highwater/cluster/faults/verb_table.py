@@ -11,7 +11,14 @@ import sys
 from collections.abc import Mapping
 from dataclasses import replace
 
-from highwater.cluster.faults import host_verbs, link_quality, scene, verbs, workload_verbs
+from highwater.cluster.faults import (
+    error_verb,
+    host_verbs,
+    link_quality,
+    scene,
+    verbs,
+    workload_verbs,
+)
 from highwater.cluster.faults.scene import OTHERS, Scene
 from highwater.cluster.faults.verb_row import Field, Kind, Target, Verb
 from highwater.cluster.hosts import NO_DOOR, NO_LIMITS
@@ -58,6 +65,21 @@ _RULE = (
     Field("path", "a pattern of the znode's path", scene.is_pattern),
     Field("count", "how many messages; 0: all", scene.is_count, int, default=1),
 )
+_SIDE, _COUNT = _RULE[1], _RULE[-1]
+_ANSWER = (
+    Field("api", "an API of Kafka's, as Produce or OffsetCommit", scene.is_kafka_api,
+          required=True),
+    Field("error", "Kafka's name of an error, as NOT_LEADER_OR_FOLLOWER", scene.is_error,
+          required=True),
+    Field("topic", "only in answers about this topic", scene.is_topic),
+    Field("partition", "only in answers about the partition of this number",
+          scene.is_whole_number, int),
+    Field("client", "a pattern of the client id", scene.is_pattern),
+    _SIDE, _FROM, _TO, _COUNT,
+    Field("every", "each n-th of the messages that it could answer", scene.is_step, int, default=1),
+    Field("probability", "how likely each is answered", scene.is_probability, float, default=1.0),
+    Field("throttle_ms", "the answer asks the client to wait", scene.is_whole_number, int, "ms"),
+)  # fmt: skip
 _LEAD = (
     Field("not", "who is not to lead", Scene.target),
     Field("leader", "the broker that is to lead", scene.is_leader, int),
@@ -136,6 +158,11 @@ GROUPS: Mapping[str, tuple[Verb, ...]] = {
         Verb("drop", verbs.drop, "as `hold`, but the messages never arrive",
              "how many messages were dropped",
              fields=_RULE, check=scene.check_plane, lasts=True, makes_rule=True),
+        Verb("answer", error_verb.answer, "the proxy answers clients with an error, and the broker "
+             "is not asked; with `side` response it puts the error into the broker's answer "
+             "([more](#errors-that-your-code-has-never-seen))",
+             "how many messages it answered, by client id",
+             fields=_ANSWER, check=scene.check_answer, lasts=True),
         Verb("release", verbs.release, "lets the messages go that are held, all or those of one "
              "`rule`", "how many messages were released",
              fields=(Field("rule", "the hold or drop that has this name by `as`", scene.is_rule),

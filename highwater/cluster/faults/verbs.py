@@ -26,7 +26,7 @@ from highwater.cluster.interface import (
     require_paused,
     require_running,
 )
-from highwater.cluster.links.link_rules import ANY, CLIENTS, Action, Rule, Side
+from highwater.cluster.links.link_rules import ANY, CLIENTS, Action, Links, Rule, Side
 from highwater.kafka.types import TopicPartition
 
 ARRIVAL_S = 5.0
@@ -290,11 +290,7 @@ async def _rule(stage: Stage, fault: Fault, action: Action) -> Done:
         limit=int(params["count"]),
     )
     links = stage.links
-    if links.encrypted_clients and CLIENTS in (source, sink):
-        raise ClusterError(
-            f"{fault.name}: clients come over TLS, where no message can be seen: "
-            "cut, latency, bandwidth and reset_peer reach them"
-        )
+    refuse_encrypted(links, fault, rule)
     links.add(rule)
     if fault.label:
         stage.rules[fault.label] = rule
@@ -315,8 +311,16 @@ async def _rule(stage: Stage, fault: Fault, action: Action) -> Done:
     )
 
 
+def refuse_encrypted(links: Links, fault: Fault, rule: Rule) -> None:
+    if links.encrypted_clients and CLIENTS in (rule.source, rule.target):
+        raise ClusterError(
+            f"{fault.name}: clients come over TLS, where no message can be seen: "
+            "cut, latency, bandwidth and reset_peer reach them"
+        )
+
+
 async def release(stage: Stage, fault: Fault) -> Done:
-    """Releases the rule that an earlier fault named by `as`, or all rules.
+    """Releases the rule that an earlier fault named by `as`, or all that hold or drop.
 
     It reports messages that were lost with their connection.  With `arrive`, such a loss is no
     effect where nothing else was held, because the arranged message is then not there.
@@ -324,7 +328,8 @@ async def release(stage: Stage, fault: Fault) -> Done:
     label = str(fault.params.get("rule", ""))
     if label and label not in stage.rules:
         raise ClusterError(f"no earlier hold or drop is called {label!r}")
-    rules = [stage.rules[label]] if label else list(stage.links.rules)
+    of_all = [rule for rule in stage.links.rules if rule.action is not Action.ANSWER]
+    rules = [stage.rules[label]] if label else of_all
     matched = sum(rule.matched for rule in rules)
     for rule in rules:
         stage.links.release(rule)

@@ -26,7 +26,11 @@ LEFT_OUT = {
     "reset_peer": {"one_way"},
 }
 """Fields that only schedules, the command line and the control API have."""
-SAMPLES: dict[Any, Any] = {float: 5.0, int: 2, bool: True}
+SAMPLES: dict[Any, Any] = {float: 5.0, int: 2, bool: True, str: "setData"}
+OWN: dict[str, dict[str, Any]] = {
+    "answer": {"api": "Produce", "error": "INVALID_RECORD", "probability": 0.5, "to": 2}
+}
+"""Values where the row of a verb does not allow the samples."""
 
 
 class Recorder:
@@ -55,17 +59,18 @@ def test_a_method_takes_the_fields_of_its_row(name: str) -> None:
     row, method = FAULTS[name], methods()[name]
     hints = get_type_hints(method, localns={"Target": Target})
     fields = {field.name: field for field in row.fields}
-    arguments = {}
+    arguments, own = {}, OWN.get(name, {})
     for parameter in list(inspect.signature(method).parameters.values())[1:]:
         hint = hints[parameter.name]
         field = fields.get(NAMES.get(parameter.name, parameter.name))
         if parameter.name in ENTRY:
-            arguments[parameter.name] = ENTRY[parameter.name]
-        elif parameter.name == "partition":
+            arguments[parameter.name] = own.get(parameter.name, ENTRY[parameter.name])
+        elif parameter.name == "partition" and field is None:
             assert hint is int
         else:
             assert field is not None, parameter.name
-            arguments[parameter.name] = _sample(field, hint)
+            sample = _sample(field, hint)
+            arguments[parameter.name] = own.get(parameter.name, sample)
             if not field.required and parameter.default is not None:
                 assert parameter.default == (field.default or 0), parameter.name
             assert (parameter.default is parameter.empty) is field.required, parameter.name
@@ -85,4 +90,4 @@ def _sample(field: Field, hint: Any) -> Any:
         return field.choices[0]
     kinds = {kind for kind in get_args(hint) or (hint,) if kind is not type(None)}
     assert kinds == {field.type}
-    return SAMPLES[field.type] if field.type is not str else "setData"
+    return SAMPLES[field.type]

@@ -49,8 +49,11 @@ def test_what_this_project_has_written_down_is_a_schedule() -> None:
     assert files
     for file in files:
         check(load(file, VERBS), Scene((1, 2, 3), TOPICS))
-    (example,) = re.findall(r"```json\n(.*?)```", (ROOT / "docs/faults.md").read_text(), re.DOTALL)
-    check(parse(json.loads(example), verbs=VERBS), Scene((1, 2, 3), TOPICS))
+    page = (ROOT / "docs/faults.md").read_text()
+    examples = re.findall(r"```json\n(.*?)```", page, re.DOTALL)
+    assert examples
+    for example in examples:
+        check(parse(json.loads(example), verbs=VERBS), Scene((1, 2, 3), TOPICS))
 
 
 def test_a_run_refuses_it_before_it_makes_its_folder(tmp_path: Path) -> None:
