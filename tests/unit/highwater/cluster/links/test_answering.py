@@ -17,12 +17,13 @@ from trio.testing import wait_all_tasks_blocked
 from highwater.cluster.links.link_rules import Action, Links, Message, Rule, Side
 from highwater.cluster.links.observer import Observer
 from highwater.cluster.links.proxy import Proxy
+from highwater.cluster.links.rewriting import Replace
 from highwater.cluster.ports import free_ports
 from highwater.kafka.errors import ErrorCode
 from highwater.kafka.wire import codec, messages
 from highwater.kafka.wire.header import RequestHeader, request_header, response_header
 
-PRODUCE, METADATA, HEARTBEAT = 0, 3, 12
+PRODUCE, HEARTBEAT = 0, 12
 VERSION = 7
 ERROR = ErrorCode.NOT_LEADER_OR_FOLLOWER
 
@@ -108,11 +109,11 @@ async def nothing_comes(stream: trio.SocketStream) -> None:
 
 @asynccontextmanager
 async def proxied(
-    links: Links, observer: Observer | None = None
+    links: Links, observer: Observer | None = None, replace: Replace | None = None
 ) -> AsyncIterator[tuple[trio.SocketStream, Broker]]:
     target, port = free_ports(2)
     broker = Broker()
-    proxy = Proxy(links, target, owner="broker-1", observer=observer)
+    proxy = Proxy(links, target, owner="broker-1", observer=observer, replace=replace)
     async with trio.open_nursery() as nursery:
         await nursery.start(lambda task_status: trio.serve_tcp(
             broker.serve, target, host="127.0.0.1", task_status=task_status))  # fmt: skip
@@ -282,11 +283,12 @@ class Watching:
     def ended(self, connection: int) -> None: ...
 
 
-async def test_an_observer_sees_what_the_client_sees() -> None:
+async def test_an_observer_of_a_door_sees_what_the_client_sees() -> None:
+    """A door replaces addresses, and is observed; see `highwater.chaos.aimed.doors`."""
     links, _ = ruled(client="second")
     links.add(Rule(Action.ANSWER, "Produce", Side.RESPONSE, error=ErrorCode.REQUEST_TIMED_OUT))
     watching = Watching()
-    async with proxied(links, watching) as (client, broker):
+    async with proxied(links, watching, lambda number, own: own) as (client, broker):
         await client.send_all(produce(1) + produce(2, client="second"))
         await broker.has(1)
         await broker.answer(1)
