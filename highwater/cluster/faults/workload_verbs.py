@@ -158,6 +158,8 @@ async def lose_once(stage: ChaosStage, fault: Fault, tp: TopicPartition) -> Done
         if now.leader != state.leader or alone:
             return Done(leader)
         await kill_member(stage, leader, led)
+        # what it had sent before it died is still on its way, and must not arrive after the heal
+        stage.links.reset(*(pair for o in others for pair in ((leader, o), (o, leader))))
         shrink.action = Action.DROP
     finally:
         stage.links.release(shrink)
