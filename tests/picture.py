@@ -20,10 +20,11 @@ from rich.text import Text
 
 WIDTH = 96
 VALID = "$ highwater demo"
-INVALID = (
-    '$ highwater chaos --app "python invoices.py --commit-first" --input orders --output invoices'
+INVALID = '$ highwater chaos --app "python commits_first.py" --input orders --output invoices'
+FAULTS = (
+    *("kill ", "pause ", "cut ", "lose_unreplicated ", "move_controller ", "swap_leader "),
+    *("refuse_output ", "reorder_output "),
 )
-FAULTS = ("kill ", "pause ", "cut ", "lose_unreplicated ", "move_controller ", "swap_leader ")
 SHOWN_FAULTS, SHOWN_CHECKS = 4, 7
 _ROW = re.compile(r"[│┃] (\w+) +[│┃] (.+?) +[│┃] +([\d,]+|examined) [│┃] (.+?) +[│┃] (\w+) +[│┃]")
 _TIMED = re.compile(r" +([\d.]+)s +(.*)")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import shlex
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from signal import SIGCONT, SIGKILL, SIGSTOP, SIGTERM, Signals
@@ -27,6 +27,7 @@ TOO_OFTEN: Final = "six times"
 RESTART_AFTER_S: Final = 1.0
 GRACE_S: Final = 5.0
 LAST_LINES: Final = 5
+SILENT: Final = ("it printed nothing",)
 
 
 def name_of(copy: int) -> str:
@@ -39,8 +40,10 @@ class End:
     """The end of a copy that nobody asked for."""
 
     code: int | None
-    lines: tuple[str, ...] = ("it printed nothing",)
+    lines: tuple[str, ...] = SILENT
     """The last ones that it printed."""
+    excused: bool = False
+    """Whether a fault had just shown it something after which a right application may end."""
 
     def __str__(self) -> str:
         return f"ended by itself with code {self.code}: {' / '.join(self.lines)}"
@@ -60,6 +63,13 @@ class Copy:
     """When its present life began, by trio's clock."""
     ends: list[End] = field(default_factory=list)
     """Those of its own."""
+    excused_until: float = 0.0
+    """By trio's clock: an end before that counts as no fault of its own."""
+
+    @property
+    def failures(self) -> list[End]:
+        """The ends that count against it."""
+        return [end for end in self.ends if not end.excused]
 
     @property
     def running(self) -> bool:
@@ -97,6 +107,8 @@ class AppCluster:
         self.gave_up = trio.Event()
         """Some copy ended by itself too often."""
         self._say = say
+        self.after_an_end: Callable[[str], Awaitable[None]] | None = None
+        """Is told of each copy that ended by itself."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._cluster, name)
@@ -182,12 +194,16 @@ class AppCluster:
                 if not copy.wanted or copy.running or copy.child is None:
                     continue
                 lines = [line for line in copy.child.new_output().splitlines() if line.strip()]
-                end = End(copy.child.popen.poll(), *([tuple(lines[-LAST_LINES:])] if lines else []))
+                words = tuple(lines[-LAST_LINES:]) or SILENT
+                excused = trio.current_time() < copy.excused_until
+                end = End(copy.child.popen.poll(), words, excused)
                 copy.ends.append(end)
                 copy.wanted = False
                 self.copies_lives.note(copy.name, DOWN)
                 self._say(f"{copy.name} {end}")
-                if len(copy.ends) > RESTARTS:
+                if self.after_an_end is not None:
+                    await self.after_an_end(copy.name)
+                if len(copy.failures) > RESTARTS:
                     self.gave_up.set()
                 else:
                     await trio.sleep(RESTART_AFTER_S)
@@ -203,10 +219,10 @@ class AppCluster:
     def why_given_up(self) -> str | None:
         """What became of the copy that ended too often, in one sentence; None where none did."""
         for copy in self.copies.values():
-            if len(copy.ends) > RESTARTS:
+            if len(copy.failures) > RESTARTS:
                 who = "the application" if len(self.copies) == 1 else copy.name
-                last = copy.ends[-1]
-                alike = {end.code for end in copy.ends} == {last.code}
+                last = copy.failures[-1]
+                alike = {end.code for end in copy.failures} == {last.code}
                 times = TOO_OFTEN if alike else f"{TOO_OFTEN}, the last time"
                 return f"{who} ended {times} with code {last.code}: {last.lines[-1]}"
         return None

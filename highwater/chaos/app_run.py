@@ -25,12 +25,13 @@ from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException
 from confluent_kafka.admin import AdminClient
 
 from highwater.base.wall_clock import wall_ms
-from highwater.chaos.aimed import probes
+from highwater.chaos.aimed import app_verbs
 from highwater.chaos.aimed.app_schedule import generate
 from highwater.chaos.aimed.commits import CommitWatcher
 from highwater.chaos.aimed.doors import Doors
 from highwater.chaos.aimed.probes import Aim, AppStage, OutputControl
-from highwater.chaos.aimed.stories import Story, story_of
+from highwater.chaos.aimed.promises import accounts, demanded, unexamined
+from highwater.chaos.aimed.stories import DISORDERED, Story, shared_ids, story_of, story_of_order
 from highwater.chaos.aimed.windows import Windows
 from highwater.chaos.aimed.wire import CopyWire
 from highwater.chaos.app_causes import NotThere, why_not_there
@@ -90,6 +91,8 @@ class AppOptions:
     """A hint for the application, and the group of `coordinator of group` in default schedules."""
     exactly_once: bool = False
     ordered: bool = True
+    errors: bool = True
+    """Whether a seed's schedule may refuse what the application writes."""
     within_s: float = 60.0
     values: Sequence[Any] = ({},)
     duration_s: float = 60.0
@@ -141,7 +144,7 @@ class AppRun:
         apps = [name_of(n) for n in range(1, options.copies + 1)]
         self.schedule = options.schedule if options.schedule is not None else generate(
             options.seed, options.duration_s, options.input, options.group, apps,
-            exactly_once=options.exactly_once,
+            exactly_once=options.exactly_once, ordered=options.ordered, errors=options.errors,
         )  # fmt: skip
         scene = Scene(
             BROKERS,
@@ -155,7 +158,7 @@ class AppRun:
                 *[Kind.KRAFT] * options.program.kraft,
             ),
         )
-        check(self.schedule, scene, probes.VERBS)
+        check(self.schedule, scene, app_verbs.VERBS)
 
     async def execute(self) -> Judgement:
         options = self.options
@@ -223,13 +226,14 @@ class AppRun:
         apps.copies_lives.write_to(lives_log)
         source = self.contract.topics[options.output].sources["id"]
         run, path = f"r{options.seed}-{int(time.time()) % 1_000_000}", source["path"]
+        apps.after_an_end = stage.buries
         where, windows = plain.direct_bootstrap, self.windows
         feeder = Feeder(where, options.input, run, path, options.values, windows.sent)
         output = (where, options.output, PARTITIONS, source)
         watcher = Watcher(*output, tell=windows.shown)
         stored = Watcher(*output, "read_uncommitted", windows.stored)
         commits = CommitWatcher(where, options.input, windows)
-        engine = Engine(stage, faults_log, self.progress.say, probes.VERBS)
+        engine = Engine(stage, faults_log, self.progress.say, app_verbs.VERBS)
         try:
             async with trio.open_nursery() as nursery:
                 for aim in aims.values():
@@ -238,6 +242,7 @@ class AppRun:
                     apps.launch(copy)
                 nursery.start_soon(count, traffic_log, feeder, watcher, windows)
                 nursery.start_soon(apps.supervise)
+                nursery.start_soon(stage.keep_leaving)
                 nursery.start_soon(self._watch, aims, watcher.watch, stored.watch, commits.watch)
                 nursery.start_soon(self._watch_reading, plain)
                 nursery.start_soon(self._settle_deaths, witness)
@@ -414,11 +419,15 @@ class AppRun:
                 (i, e, o.violations) for i, o in judgement.checks.items() if o.status == "violated"
                 for e in found["checks"][i]["examples"] if e["kind"] == "violation"
             )  # fmt: skip
-            if (tale := self._story(rule, first)) is not None:
+            shared = shared_ids(self._stage.transactional_ids() if self._stage else {})
+            if shared:
+                judgement.headline += shared
+            elif (tale := self._story(rule, first)) is not None:
                 judgement.headline += tale.clause
                 judgement.notes[:0] = tale.lines
             else:
                 judgement.headline += self._why(bootstrap, apps, rule, first, many)
+        self._account(judgement)
         judgement.notes[:0] = [*self.problems, *(f"void: {line}" for line in self.missing)]
         if self.problems:
             judgement.verdict, judgement.headline = "invalid", self.problems[0]
@@ -431,6 +440,15 @@ class AppRun:
         self.folder.verdict.write_text(text, encoding="utf-8")
         report.write(self.folder.path)
         return judgement
+
+    def _account(self, judgement: Judgement) -> None:
+        """What was tried for each promise; one that no probe of a seed has tried is not proved."""
+        probes = [] if self._stage is None else self._stage.probes
+        options = self.options
+        promises = demanded(exactly_once=options.exactly_once, ordered=options.ordered)
+        judgement.notes += accounts(probes, promises)
+        if self.options.schedule is None:
+            self.missing += [f"{p}: not examined" for p in unexamined(probes, promises)]
 
     def _what_held(self, acknowledged: int) -> str:
         options = self.options
@@ -454,15 +472,19 @@ class AppRun:
 
     def _story(self, rule: str, example: Mapping[str, Any]) -> Story | None:
         """What the strikes say of the first input that was lost, or repeated."""
+        if self._stage is None:
+            return None
+        options, began, probes = self.options, self._began, self._stage.probes
+        wires = [aim.wire for aim in self._stage.aims.values()]
+        if rule == DISORDERED:
+            return story_of_order(probes, {of for wire in wires for of in wire.idempotent}, began)
         found = _ID.search(str(example["detail"]))
         place = self.windows.place(found.group(1)) if found else None
-        if self._stage is None or found is None or place is None:
+        if found is None or place is None:
             return None
-        options, began = self.options, self._began
-        wires = [aim.wire for aim in self._stage.aims.values()]
         group = min({name for wire in wires for name in wire.groups}, default="")
         places = (f"{options.input}-{place[0]}", options.output, f"group {group}")
-        return story_of(self._stage.probes, rule, found.group(1), places, began)
+        return story_of(probes, rule, found.group(1), places, began)
 
     def _markers(self) -> bool:
         """Whether the output has offsets without a record: those of transactions' markers."""

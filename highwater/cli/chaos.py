@@ -184,6 +184,7 @@ _APP_OPTIONS = [
     ),
     click.option("--exactly-once", is_flag=True, help="An input must not appear twice either."),
     click.option("--any-order", is_flag=True, help="Outputs of one key may change places."),
+    click.option("--no-errors", is_flag=True, help="Refuse nothing that it writes with an error."),
     click.option(
         "--within",
         default=60.0,
@@ -207,7 +208,17 @@ _WATCH = click.option(
 
 
 _APP_NAMES = (
-    *("app", "copies", "input", "output", "match", "group", "exactly_once", "any_order"),
+    *(
+        "app",
+        "copies",
+        "input",
+        "output",
+        "match",
+        "group",
+        "exactly_once",
+        "any_order",
+        "no_errors",
+    ),
     *("within", "values"),
 )
 
@@ -369,7 +380,7 @@ def _show(verdict: Any, out: Path) -> None:
 def _run_app(**given: Any) -> None:
     import trio
 
-    from highwater.chaos.aimed.probes import VERBS
+    from highwater.chaos.aimed.app_verbs import VERBS
     from highwater.chaos.app_run import AppOptions, AppRun
     from highwater.chaos.progress import Progress
     from highwater.chaos.run import with_signals
@@ -411,6 +422,7 @@ def _run_app(**given: Any) -> None:
                 schedule=load(faults, VERBS) if faults is not None else None,
                 exactly_once=given["exactly_once"],
                 ordered=not given["any_order"],
+                errors=not given["no_errors"],
                 within_s=given["within"],
                 values=_values(given["values"]),
                 program=program,

@@ -17,6 +17,7 @@ from tests.long.coverage import BEFORE, FLAGS, SETS
 from tests.long.known_bugs import BUGS
 from tests.long.streams import GUARANTEES
 from tests.long.targets import FURTHER, TARGETS
+from tests.long.zoo import SEEDS, ZOO
 
 RUNS = Path(__file__).parents[2] / "artifacts" / "long-runs"
 HIGHWATER = (sys.executable, "-m", "highwater.cli.main")
@@ -113,6 +114,16 @@ def streams(folder: Path, a_slice: bool) -> Iterator[Step]:
             name = f"{guarantee}-seed-{seed}"
             words = ("-m", "tests.long.streams", guarantee, str(seed), str(folder / name))
             yield Step(name, (sys.executable, *words))
+
+
+def zoo(folder: Path, a_slice: bool) -> Iterator[Step]:
+    """Each application by ten seeds; of a slice, the first two by one."""
+    module = (sys.executable, "-m", "tests.long.zoo")
+    for seed in range(1 if a_slice else SEEDS):
+        for name in list(ZOO)[: 2 if a_slice else None]:
+            words = ("run", name, str(seed), str(folder))
+            yield Step(f"{name.replace('/', '-').replace(' ', '-')}-seed-{seed}", (*module, *words))
+    yield Step("total", (*module, "total", str(folder)), sums=True)
 
 
 def planted(folder: Path, a_slice: bool) -> Iterator[Step]:
@@ -350,6 +361,11 @@ JOBS: Mapping[str, Job] = {
         "a Kafka Streams application under `chaos --app`, five seeds with exactly_once_v2 and "
         "five with at_least_once",
         streams,
+    ),
+    "zoo": Job(
+        "the applications of `examples/app` under `chaos --app`, ten seeds each: wrong ones are "
+        "invalid and name their mistake, right ones are valid",
+        zoo,
     ),
     "watch": Job(
         "`spark/watch.py` at 5,000 records a second for 30 minutes, a broken promise every 30 s",

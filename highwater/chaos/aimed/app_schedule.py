@@ -21,6 +21,8 @@ def generate(
     copies: Sequence[str],
     *,
     exactly_once: bool,
+    ordered: bool = True,
+    errors: bool = True,
 ) -> list[Fault]:
     """Each kind of fault once, whatever the duration, in an order that the seed chooses; then some
     more of them by chance.  `topic` is the input."""
@@ -30,10 +32,17 @@ def generate(
         lasts = rng.uniform(0.3, 1.0)
         return Fault("kill", ANY_COPY, lasts=lasts, params={"when": when})
 
+    def sleeper() -> Fault:
+        lasts = rng.uniform(0.5, 3.0)
+        return Fault("pause", ANY_COPY, lasts=lasts, params={"when": BEHIND})
+
     aimed: list[Callable[[], Fault]] = [
         lambda: strike(AHEAD),
         lambda: Fault("lose_unreplicated"),
         *[lambda: strike(BEHIND), lambda: strike(ENDING)] * exactly_once,
+        *[lambda: Fault("refuse_output", ANY_COPY)] * errors,
+        *[lambda: Fault("reorder_output", ANY_COPY)] * ordered,
+        *[sleeper] * (exactly_once and len(copies) > 1),
     ]
     by_chance: list[Callable[[], Fault]] = [
         lambda: Fault("kill", rng.choice(copies), lasts=rng.uniform(0.5, 2.0)),

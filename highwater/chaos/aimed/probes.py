@@ -32,15 +32,15 @@ from highwater.chaos.aimed.doors import Doors
 from highwater.chaos.aimed.windows import AHEAD, BEHIND, Windows
 from highwater.chaos.aimed.wire import CopyWire
 from highwater.chaos.app_processes import AppCluster
+from highwater.chaos.witnesses.deaths import DeathWitness
 from highwater.cluster.ask import ask
-from highwater.cluster.faults import verb_table, verbs, workload_verbs
+from highwater.cluster.faults import verbs, workload_verbs
 from highwater.cluster.faults.done import Done
 from highwater.cluster.faults.fault_model import Fault
-from highwater.cluster.faults.scene import ANY_COPY, Scene, Wrong
+from highwater.cluster.faults.scene import ANY_COPY
 from highwater.cluster.faults.stage import Led
-from highwater.cluster.faults.verb_row import Field, Verb
 from highwater.cluster.faults.workload_verbs import ChaosStage
-from highwater.cluster.interface import ClusterError, broker_number
+from highwater.cluster.interface import ClusterError, broker, broker_number
 from highwater.cluster.links.link_rules import Action, Rule, Side
 from highwater.kafka.types import TopicPartition
 from highwater.kafka.wire import messages
@@ -54,6 +54,16 @@ HIT, CLOSED, NOT_RUN = "hit", "closed", "not run"
 TRIES: Final = 2
 WORKS_S: Final = 20.0
 """The most time that a copy has until it does what can be held."""
+EXCUSED_S: Final = 60.0
+"""A client may take so long to tell its application of an error."""
+PENDING_S: Final = 2.0
+"""How long something to be written is waited for before followers are cut off, and how long what
+the next leader has."""
+LEAVE_EVERY_S: Final = 1.0
+LOSS_TRIES: Final = 3
+TAKES_OVER_S: Final = 6.0
+"""The most time that another copy has to take over from one that stands still.  It has to wait for
+longer where a transaction of that one has offsets pending (KIP-447)."""
 SETTLED_S: Final = 0.3
 """An input counts as in a window once it has been there for so long: watchers may be late."""
 LOOK_S: Final = 0.02
@@ -92,19 +102,34 @@ class OutputControl:
 
     def __init__(self, aims: dict[str, Aim]) -> None:
         self._aims = aims
-        self.partition = 0
-        """Of the output: the one whose leader is to be lost."""
+        self._before: int | None = None
+        self.held: list[tuple[Doors, Rule]] = []
 
     async def burst(self, rate: float) -> None:
-        """The application writes at its own pace."""
+        """The application writes at its own pace: what is held goes on, and what is acknowledged
+        from now on counts."""
+        self._before = self._alone()
+        self.let_go()
+
+    def let_go(self) -> None:
+        for doors, rule in self.held:
+            doors.links.release(rule)
+        self.held = []
 
     def acked_by(self, process_prefix: str) -> int:
-        return sum(aim.wire.alone[self.partition] for aim in self._aims.values())
+        """At its first call the count as it was at the burst, just before the cut: what was
+        written there and then may be lost, too."""
+        before, self._before = self._before, None
+        return self._alone() if before is None else before
+
+    def _alone(self) -> int:
+        return sum(aim.wire.alone for aim in self._aims.values())
 
 
 @dataclass(slots=True, kw_only=True)
 class AppStage(ChaosStage):
     workload: OutputControl
+    deaths: DeathWitness
     apps: AppCluster
     windows: Windows
     output: str
@@ -133,6 +158,13 @@ class AppStage(ChaosStage):
             raise ClusterError("no copy of the application runs")
         return [self.rng.choice(works)]
 
+    def transactional_ids(self) -> dict[str, set[str]]:
+        """Of each copy."""
+        return {name: aim.wire.transactional_ids for name, aim in self.aims.items()}
+
+    def produced(self) -> int:
+        return sum(aim.wire.produced for aim in self.aims.values())
+
     def acks(self) -> frozenset[int]:
         """What the copies' Produce requests asked for."""
         return frozenset(acks for aim in self.aims.values() for acks in aim.wire.acks)
@@ -144,6 +176,10 @@ class AppStage(ChaosStage):
                 found[partition] = found.get(partition, 0) + times
         return found
 
+    def excuse(self, copy: str) -> None:
+        """A right application may end after what it is shown now; it is started again."""
+        self.apps.copies[copy].excused_until = trio.current_time() + EXCUSED_S
+
     async def buries(self, copy: str) -> None:
         """A killed copy's member leaves its groups; where it cannot, its session ends."""
         self.last_death = trio.current_time()
@@ -153,26 +189,40 @@ class AppStage(ChaosStage):
 
     async def leave_groups(self) -> None:
         """LeaveGroup in the names of the dead, as removeMembersFromConsumerGroup of Java's Admin
-        does; again, as a coordinator that takes over does not know that one has left."""
-        for group, member_id in self.dead:
-            identity = messages.LeaveGroupRequest.MemberIdentity(
-                member_id=member_id, group_instance_id=None
-            )
-            request = messages.LeaveGroupRequest(group_id=group, members=[identity])
+        does."""
+        for group in sorted({group for group, _ in self.dead}):
+            identity = messages.LeaveGroupRequest.MemberIdentity
+            members = [
+                identity(member_id=member_id, group_instance_id=None)
+                for of, member_id in sorted(self.dead)
+                if of == group
+            ]
+            request = messages.LeaveGroupRequest(group_id=group, members=members)
             with suppress(OSError, BadMessage, ClusterError, trio.BrokenResourceError):
                 (coordinator,) = self.targets(f"coordinator of group {group}")
                 address = self.apps.address(broker_number(coordinator))
                 await ask(address, request, _LEAVE_VERSION)
 
+    async def keep_leaving(self) -> None:
+        """Until cancelled: a coordinator that takes over does not know that a member has left."""
+        while True:
+            await trio.sleep(LEAVE_EVERY_S)
+            await self.leave_groups()
+
     async def wait_for_work(self) -> None:
-        """Until a copy has committed since the last one was started, for a time."""
-        started = max(copy.started for copy in self.apps.copies.values())
-        wires = [aim.wire for aim in self.aims.values()]
+        """Until every copy is a member again, and one has committed since, for a time."""
         with trio.move_on_after(WORKS_S):
-            while any(w.committed for w in wires) and not any(
-                w.committed and w.committed[-1] > started for w in wires
-            ):
+            while not self._works():
                 await trio.sleep(LOOK_S)
+
+    def _works(self) -> bool:
+        copies = [copy for copy in self.apps.copies.values() if copy.running]
+        members = [(copy, w) for copy in copies if (w := self.aims[copy.name].wire).member_id]
+        if any(wire.joined < copy.started for copy, wire in members):
+            return False
+        since = max((wire.joined for _, wire in members), default=0.0)
+        commits = [aim.wire.committed[-1] for aim in self.aims.values() if aim.wire.committed]
+        return not commits or max(commits) > since
 
     def window_of(self, window: str, copy: str) -> dict[str, float]:
         """The ids in a window, of the partitions that are this copy's, and since when each is.
@@ -190,7 +240,7 @@ class AppStage(ChaosStage):
 _Effect = Callable[[AppStage, Fault], Awaitable[Done]]
 
 
-def _aimed(plain: _Effect) -> _Effect:
+def aimed(plain: _Effect) -> _Effect:
     """The verb, at a moment of the application's own where the entry has a `when`."""
 
     async def verb(stage: AppStage, fault: Fault) -> Done:
@@ -311,7 +361,7 @@ class _Strike:
             self._let_go()
             raise
         if self.fault.name == "pause":
-            return self._pauses(done, ids)
+            return await self._pauses(done, ids)
         self.aim.doors.drop(*self.rules)
         await self.stage.buries(self.name)
         if self.window == AHEAD:  # an output that shows up now had been stored
@@ -323,17 +373,30 @@ class _Strike:
                 return self._ended(CLOSED, told, done)
         return self._ended(HIT, self._what_was_hit(ids), done, ids)
 
-    def _pauses(self, done: Done, ids: dict[str, float]) -> Done:
-        """What is held arrives when it wakes: late, and perhaps in another's place."""
+    async def _pauses(self, done: Done, ids: dict[str, float]) -> Done:
+        """Another copy takes over, and what is held arrives when this one wakes: late."""
+        await self.stage.buries(self.name)
+        taken = await self._taken_over()
         wake = done.undo
         assert wake is not None
 
         async def undo() -> str | None:
             self._let_go()
+            self.stage.excuse(self.name)
             return await wake()
 
         done.undo = undo
-        return self._ended(HIT, self._what_was_hit(ids), done, ids)
+        told = f"{self._what_was_hit(ids)}; {'another took over' if taken else 'none took over'}"
+        return self._ended(HIT, told, done, ids)
+
+    async def _taken_over(self) -> bool:
+        """Whether another copy commits in place of this one, within a time."""
+        own = [p for p, name in self.stage.owners.items() if name == self.name]
+        with trio.move_on_after(TAKES_OVER_S if len(self.stage.aims) > 1 else 0):
+            while not any(self.stage.owners[p] != self.name for p in own):
+                await trio.sleep(LOOK_S)
+            return True
+        return False
 
     def _what_was_hit(self, ids: dict[str, float]) -> str:
         count = counted(len(ids), "input")
@@ -361,14 +424,27 @@ class _Strike:
 
 async def lose_unreplicated(stage: AppStage, fault: Fault) -> Done:
     """Cuts the followers of an output's leader, waits for an output that it acknowledges alone, and
-    kills it."""
-    produced = sum(aim.wire.produced for aim in stage.aims.values())
-    tp = stage.lossy_partition
-    stage.workload.partition = tp.partition
-    done = await workload_verbs.lose_once(stage, fault, tp)
-    if done.effect is not None:
+    kills it; again where that had been copied after all."""
+    produced = stage.produced()
+    for _ in range(LOSS_TRIES):
+        tp, deaths = stage.lossy_partition, len(stage.deaths.deaths)
+        await _writes_pending(stage, tp)
+        try:
+            done = await workload_verbs.lose_once(stage, fault, tp)
+        finally:
+            stage.workload.let_go()
+        # the dead broker may have led other partitions of the output, too
+        dead = [death for death in stage.deaths.deaths[deaths:] if death.tp.topic == stage.output]
+        with trio.move_on_after(PENDING_S):  # until the next leaders have written something
+            while done.effect is not None and not any(death.below for death in dead):
+                stage.deaths.settle(stage.zookeeper.partitions)
+                await trio.sleep(LOOK_S)
+        hit = done.effect is not None and any(death.below for death in dead)
+        if hit or not stage.acks() & {0, 1}:
+            break
+    if hit:
         probe = Probe(LOSS, done.target, HIT, f"{done.effect}, of {tp}")
-    elif sum(aim.wire.produced for aim in stage.aims.values()) > produced:
+    elif stage.produced() > produced:
         told = f"nothing was acknowledged by the leader of {tp} while its followers were cut off"
         probe = Probe(LOSS, done.target, CLOSED, told)
     else:
@@ -378,30 +454,23 @@ async def lose_unreplicated(stage: AppStage, fault: Fault) -> Done:
     return done
 
 
+async def _writes_pending(stage: AppStage, tp: TopicPartition) -> None:
+    """Holds what the copies write to the partition's leader, until there is some: it goes on at the
+    moment of the cut.  No input comes through a cut that could be written then."""
+    leader = broker(stage.zookeeper.partitions[tp].leader)
+    rules = [
+        (aim.doors, aim.doors.links.add(Rule(Action.HOLD, "Produce", target=leader, limit=0)))
+        for aim in stage.aims.values()
+    ]
+    stage.workload.held = rules
+    with trio.move_on_after(PENDING_S):
+        while not any(rule.matched for _, rule in rules):
+            await trio.sleep(LOOK_S)
+
+
 async def wait(stage: AppStage, fault: Fault) -> Done:
     """A group in the middle of a rebalance shows nothing of the next fault."""
     done = await verbs.wait(stage, fault)
     if fault.params.get("until") == "healthy":
-        await stage.leave_groups()
         await stage.wait_for_work()
     return done
-
-
-def _check_copy(scene: Scene, fault: Fault) -> None:
-    copies = (*scene.apps, ANY_COPY)
-    if "when" in fault.params and fault.target not in copies and fault.target[:1] != "$":
-        raise Wrong(f"when: {fault.target!r} is no copy; there are {', '.join(copies)}")
-
-
-_WHEN = Field("when", "the moment of the application's at which to strike", choices=WHEN)
-_PLAIN = verb_table.VERBS
-VERBS: dict[str, Verb] = {
-    **{name: row for name, row in _PLAIN.items() if name != "burst"},
-    **{
-        name: replace(_PLAIN[name], effect=_aimed(effect), fields=(_WHEN,), check=_check_copy)
-        for name, effect in (("kill", verbs.kill), ("pause", verbs.pause))
-    },
-    "lose_unreplicated": replace(_PLAIN["lose_unreplicated"], effect=lose_unreplicated),
-    "wait": replace(_PLAIN["wait"], effect=wait),
-}
-"""Those of schedules on an application."""

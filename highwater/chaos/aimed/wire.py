@@ -33,11 +33,13 @@ PRODUCE, OFFSET_COMMIT, JOIN_GROUP = 0, 8, 11
 INIT_PRODUCER_ID, END_TXN, TXN_OFFSET_COMMIT = 22, 26, 28
 _COMMITS: Final = (OFFSET_COMMIT, TXN_OFFSET_COMMIT)
 _READ: Final = (JOIN_GROUP, INIT_PRODUCER_ID, *_COMMITS)
+_PRODUCER: Final = 43
+"""Where a batch has its producer id: below 0 it has none."""
 GAPS: Final = 20
 """Commits over which the usual time between two is taken."""
 SHARE: Final = 0.6
 """Of a client's own time-out, how much a message may be held."""
-SHORTEST_S, LONGEST_S = 0.6, 10.0
+SHORTEST_S, LONGEST_S = 1.2, 10.0
 
 
 @dataclass(slots=True)
@@ -51,26 +53,36 @@ class CopyWire:
     """Is told of each partition of the input that it commits."""
     groups: set[str] = field(default_factory=set)
     member_id: str = ""
+    joined: float = 0.0
+    """When it last became a member of a generation, by trio's clock."""
     session_ms: int = 45_000
     produce_ms: int = 30_000
     transactional_ids: set[str] = field(default_factory=set)
     transactions: int = 0
     acks: set[int] = field(default_factory=set)
     """Of its Produce requests for the output."""
+    idempotent: set[bool] = field(default_factory=set)
+    """Of the producers of the output."""
+    sent: Counter[str] = field(default_factory=Counter)
+    """Broker -> Produce requests for the output."""
+    last_broker: str = ""
+    """Where it wrote to last."""
     produced: int = 0
     """Produce requests for the output."""
     acknowledged: Counter[int] = field(default_factory=Counter)
     """Partition of the output -> answers without an error."""
-    alone: Counter[int] = field(default_factory=Counter)
+    alone: int = 0
     """Those of acks=1, which a leader gives alone."""
     committed: deque[float] = field(default_factory=lambda: deque(maxlen=GAPS))
     """When it asked for its last commits, by trio's clock."""
+    _owners: dict[int, str] = field(default_factory=dict)
     _acks: dict[int, deque[int]] = field(default_factory=dict)
     """Connection -> acks of its Produce requests without their answers."""
 
     # --- Observer
 
-    def begun(self, connection: int, owner: str, first: bytes) -> None: ...
+    def begun(self, connection: int, owner: str, first: bytes) -> None:
+        self._owners[connection] = owner
 
     def unreachable(self, connection: int, owner: str, why: str) -> None: ...
 
@@ -78,6 +90,7 @@ class CopyWire:
 
     def ended(self, connection: int) -> None:
         self._acks.pop(connection, None)
+        self._owners.pop(connection, None)
 
     def asked(
         self, connection: int, header: RequestHeader, body: memoryview, *, whole: bool
@@ -90,6 +103,10 @@ class CopyWire:
                 if head.topic in (None, self.output):
                     self.produced += 1
                     self.acks.add(head.acks)
+                    self.last_broker = self._owners.get(connection, "")
+                    self.sent[self.last_broker] += 1
+                    if head.batch is not None and len(body) >= head.batch + _PRODUCER + 8:
+                        self.idempotent.add(body[head.batch + _PRODUCER] < 0x80)
                 if head.acks:  # else there is no answer
                     self._acks.setdefault(connection, deque()).append(head.acks)
         elif key == END_TXN:
@@ -102,8 +119,8 @@ class CopyWire:
     def answered(
         self, connection: int, api_key: int, version: int, body: memoryview, *, whole: bool
     ) -> None:
-        acks = self._acks.get(connection) if api_key == PRODUCE else None
-        alone = bool(acks and acks.popleft() == 1)
+        asked = self._acks.get(connection) if api_key == PRODUCE else None
+        acks = asked.popleft() if asked else -1
         if api_key not in (PRODUCE, JOIN_GROUP) or not whole:
             return
         answer = _decoded(decode_response, api_key, version, body)
@@ -111,12 +128,14 @@ class CopyWire:
             return
         if api_key == JOIN_GROUP:
             self.member_id = answer.member_id or self.member_id
+            if not answer.error_code:
+                self.joined = trio.current_time()
             return
         for topic in answer.responses:
             for partition in topic.partition_responses:
                 if getattr(topic, "name", None) == self.output and not partition.error_code:
                     self.acknowledged[partition.index] += 1
-                    self.alone[partition.index] += alone
+                    self.alone += acks == 1
 
     def _read(self, key: int, request: Any) -> None:
         if key == JOIN_GROUP:

@@ -32,11 +32,6 @@ LOOK_EVERY_S = 0.02
 Progress = Callable[[str], None]
 
 
-def _is_silent(fault: Fault) -> bool:
-    """Whether it only arranges a schedule's entries: it is reported only where it fails."""
-    return VERBS[fault.name].only == "schedules"
-
-
 class Engine:
     def __init__(
         self, stage: ChaosStage, log: LineLog, progress: Progress, verbs: Mapping[str, Verb] = VERBS
@@ -51,6 +46,10 @@ class Engine:
         self._ending = 0
         """Ends under way: an undo that starts a broker takes its time."""
 
+    def _is_silent(self, fault: Fault) -> bool:
+        """Whether it only arranges a schedule's entries: it is reported only where it fails."""
+        return self.verbs[fault.name].only == "schedules"
+
     async def run(self, schedule: list[Fault], until_s: float) -> None:
         """Fires the schedule; returns when it is over, with its open ends, but not before
         `until_s`."""
@@ -62,7 +61,7 @@ class Engine:
                 for fault in schedule:
                     if fault.optional and trio.current_time() > begun + until_s - LAST_FAULT_S:
                         break
-                    self.planned += not _is_silent(fault)
+                    self.planned += not self._is_silent(fault)
                     due = begun + fault.at if fault.at is not None else trio.current_time()
                     await trio.sleep_until(max(due, trio.current_time()) + fault.after)
                     await self._fire(fault, nursery)
@@ -81,7 +80,7 @@ class Engine:
             return
         if fault.label:
             self.stage.names[fault.label] = [m for m in done.target.split(",") if m]
-        if _is_silent(fault) and done.effect is not None:
+        if self._is_silent(fault) and done.effect is not None:
             return
         if not done.effect_at_undo:
             self._tell(fault, done, t_ns)
@@ -92,7 +91,7 @@ class Engine:
         self._open.append((fault, done, t_ns))
         if fault.lasts is not None:
             nursery.start_soon(self._end_later, fault, done, t_ns)
-        elif VERBS[fault.name].mended_at_once:
+        elif self.verbs[fault.name].mended_at_once:
             await self._end(fault, done, t_ns)
 
     async def _watch_open(self) -> None:

@@ -13,63 +13,104 @@ from tests.integration.process.app_runs import run_app
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 COPIER = Path(__file__).parent / "apps" / "copier.py"
-INVOICES = Path(__file__).parents[3] / "examples" / "app" / "invoices.py"
-KILL_THE_APP: list[dict[str, Any]] = [
-    {"at": 3, "name": "kill", "target": "app", "for": 0.5},
-    # it has partitions again when its predecessor's session, six seconds, is over
-    {"after": 9, "name": "kill", "target": "app", "for": 0.5},
+EXAMPLES = Path(__file__).parents[3] / "examples" / "app"
+KILL_THE_APP: list[dict[str, Any]] = [{"at": 3, "name": "kill", "target": "app", "for": 0.5}]
+STRIKES: list[dict[str, Any]] = [
+    {"at": 2, "name": "kill", "target": "any copy", "when": "ahead", "for": 0.5},
+    {"name": "wait", "until": "healthy"},
+    {"name": "kill", "target": "any copy", "when": "behind", "for": 0.5, "as": "struck"},
+    {"name": "wait", "until": "healthy"},
+    {"name": "kill", "target": "any copy", "when": "ending", "for": 0.5},
+    {"name": "wait", "until": "healthy"},
+    {"name": "pause", "target": "any copy", "when": "behind", "for": 1},
+    {"name": "reorder_output", "target": "any copy"},
+    {"name": "refuse_output", "target": "any copy"},
+    {"name": "kill", "target": "coordinator of group app", "for": 1},
 ]
-KILLS: list[dict[str, Any]] = [
-    {"at": 3, "name": "kill", "target": "app-2", "for": 0.5},
-    {"after": 1, "name": "pause", "target": "app", "for": 1},
-    {"after": 1, "name": "kill", "target": "coordinator of group app", "for": 1},
-]
-STATE = "/topics/invoices/partitions/0/state"
-LOSE_THE_LEADER: list[dict[str, Any]] = [
-    {"at": 2, "name": "wait", "until": "healthy"},
-    {"name": "swap_leader", "target": "invoices-0", "not": "coordinator of group app"},
-    {"after": 2, "name": "bind", "target": "leader of invoices-0", "as": "L"},
-    {"name": "drop", "api": "setData", "from": "$L", "to": "zookeeper", "path": STATE, "count": 0},
-    {"name": "cut", "from": "$L", "to": "other brokers"},
-    {"after": 5, "name": "kill", "target": "$L", "for": 3},
-    {"name": "heal"},
-]
+
+
+def example(
+    folder: Path, name: str, schedule: list[dict[str, Any]], *options: str
+) -> dict[str, Any]:
+    app = f"{sys.executable} {EXAMPLES / name}.py"
+    return run_app(folder, app, "--within=6", *options, schedule=schedule)
 
 
 def chaos(folder: Path, how: str, schedule: list[dict[str, Any]], *options: str) -> dict[str, Any]:
-    program = INVOICES if how in ("", "--commit-first") else COPIER
-    return run_app(folder, f"{sys.executable} {program} {how}", *options, schedule=schedule)
+    return run_app(folder, f"{sys.executable} {COPIER} {how}", *options, schedule=schedule)
 
 
-def test_transactions_done_right_are_valid(tmp_path: Path) -> None:
+def effects(folder: Path, name: str) -> list[str]:
+    lines = read_lines(folder / "run" / "faults.jsonl")
+    return [line["effect"] for line in lines if line["name"] == name]
+
+
+def test_transactions_done_right_withstand_every_strike(tmp_path: Path) -> None:
     options = ("--copies=2", "--duration=8", "--within=60", "--exactly-once")
-    verdict = chaos(tmp_path, "", KILLS, *options)
+    verdict = example(tmp_path, "right/exactly_once", STRIKES, *options)
     assert (verdict["verdict"], verdict["code"]) == ("valid", 0), verdict["said"]
     assert {"K7", "K8", "K10", "K11"} <= verdict["checks"].keys()
     assert verdict["checks"]["K7"]["examined"] > 300
+    ahead, behind, ending, *_ = effects(tmp_path, "kill")
+    assert ahead.startswith("closed: "), verdict["said"]
+    assert behind.startswith("hit: "), verdict["said"]
+    assert "in an open transaction" in behind
+    assert ending.startswith("hit: "), verdict["said"]
+    assert effects(tmp_path, "pause")[0].startswith("hit: "), verdict["said"]
+    assert effects(tmp_path, "refuse_output")[0].startswith("closed: "), verdict["said"]
+    repeated = next(line for line in verdict["notes"] if line.startswith("none repeated: "))
+    assert "between output and commit" in repeated
     assert (tmp_path / "run" / "app-2.log").exists()
     page = (tmp_path / "run" / "report.html").read_text()
     assert verdict["headline"] in page
-    for told in ("app process", "app-2 process", "kill app-2", "outputs/s in invoices"):
+    for told in ("app process", "app-2 process", "outputs/s in invoices"):
         assert told in page, told
     lives = read_lines(tmp_path / "run" / "cluster" / "processes.jsonl")
-    states = [(line["member"], line["state"]) for line in lives]
-    assert {("app", "paused"), ("app-2", "down"), ("broker-1", "up")} <= set(states), states
+    states = {line["state"] for line in lives if line["member"].startswith("app")}
+    assert states == {"up", "down", "paused"}
 
 
-def test_one_that_commits_before_it_processes_is_found(tmp_path: Path) -> None:
-    verdict = chaos(tmp_path, "--commit-first", KILL_THE_APP, "--duration=6", "--within=8")
+@pytest.mark.parametrize(
+    ("name", "strike", "rule", "mistake"),
+    [
+        (
+            "wrong/commits_first",
+            {"name": "kill", "target": "app", "when": "ahead", "for": 0.5},
+            "K7",
+            "app was struck in between: the application commits before its output is stored",
+        ),
+        ("wrong/acks_1", {"name": "lose_unreplicated"}, "K7", "which acks=1 acknowledges"),
+        (
+            "wrong/ignores_errors",
+            {"name": "refuse_output", "target": "app"},
+            "K7",
+            "the application commits past an output that was refused",
+        ),
+        (
+            "wrong/reorders",
+            {"name": "reorder_output", "target": "app"},
+            "K11",
+            "its producer is not idempotent, and what it sends again comes late",
+        ),
+    ],
+    ids=["commits-first", "acks-1", "ignores-errors", "reorders"],
+)
+def test_a_mistake_is_found_by_one_strike_and_named(
+    tmp_path: Path, name: str, strike: dict[str, Any], rule: str, mistake: str
+) -> None:
+    verdict = example(tmp_path, name, [{"at": 2, **strike}], "--duration=3")
     assert (verdict["verdict"], verdict["code"]) == ("invalid", 1), verdict["said"]
-    assert verdict["checks"]["K7"]["violations"] > 0
-    assert "is not in invoices" in verdict["headline"]
-    assert verdict["headline"].endswith("the application commits before its output is stored")
+    assert verdict["checks"][rule]["violations"] > 0
+    assert verdict["headline"].endswith(mistake), verdict["said"]
+    assert effects(tmp_path, strike["name"])[0].startswith("hit: "), verdict["said"]
 
 
-def test_one_with_acks_1_and_a_leaders_loss_is_found(tmp_path: Path) -> None:
-    verdict = chaos(tmp_path, "acks-1", LOSE_THE_LEADER, "--duration=8", "--within=10")
+def test_at_least_once_is_right_until_exactly_once_is_demanded(tmp_path: Path) -> None:
+    strike = [{"at": 2, "name": "kill", "target": "app", "when": "behind", "for": 0.5}]
+    verdict = example(tmp_path, "right/at_least_once", strike, "--duration=3", "--exactly-once")
     assert (verdict["verdict"], verdict["code"]) == ("invalid", 1), verdict["said"]
-    assert verdict["checks"]["K7"]["violations"] > 0
-    assert verdict["headline"].endswith("which acks=1 acknowledges")
+    assert verdict["checks"]["K7"]["violations"] == 0
+    assert verdict["headline"].endswith("writes outputs and commits offsets in two steps")
 
 
 @pytest.mark.rare

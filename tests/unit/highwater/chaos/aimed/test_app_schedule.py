@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from highwater.chaos.aimed import probes
+from highwater.chaos.aimed import app_verbs
 from highwater.chaos.aimed.app_schedule import generate
 from highwater.cluster.faults.fault_model import Fault, ScheduleError
 from highwater.cluster.faults.scene import Scene
@@ -21,21 +21,21 @@ def generated(seed: int, exactly_once: bool) -> list[Fault]:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_each_promise_has_its_probe_whatever_the_seed(seed: int) -> None:
-    demanded = {
-        False: {("kill", "ahead"), ("lose_unreplicated", None)},
-        True: {
-            ("kill", "ahead"),
-            ("lose_unreplicated", None),
-            ("kill", "behind"),
-            ("kill", "ending"),
-        },
-    }
+    always = {("kill", "ahead"), ("lose_unreplicated", None), ("refuse_output", None)}
+    always |= {("reorder_output", None)}
+    once = {("kill", "behind"), ("kill", "ending"), ("pause", "behind")}
+    demanded = {False: always, True: always | once}
     for exactly_once, wanted in demanded.items():
         schedule = generated(seed, exactly_once)
         required = [f for f in schedule if not f.optional]
         assert wanted <= {(f.name, f.params.get("when")) for f in required}
         assert {"pause", "kill"} <= {f.name for f in required if "when" not in f.params}
-        check(schedule, SCENE, probes.VERBS)
+        check(schedule, SCENE, app_verbs.VERBS)
+    plain = generate(
+        seed, 60.0, "orders", "app", ("app",), exactly_once=True, ordered=False, errors=False
+    )
+    assert {"refuse_output", "reorder_output"}.isdisjoint(f.name for f in plain)
+    assert "behind" not in {f.params.get("when") for f in plain if f.name == "pause"}
     assert generated(seed, True) == generated(seed, True) != generated(seed + 1, True)
 
 
@@ -46,16 +46,18 @@ def test_each_promise_has_its_probe_whatever_the_seed(seed: int) -> None:
         ({"name": "kill", "target": "broker-1", "when": "ahead"}, "'broker-1' is no copy; there"),
         ({"name": "stop", "target": "app", "when": "ahead"}, "has no field 'when'"),
         ({"name": "burst"}, "no verb 'burst'"),
+        ({"name": "refuse_output", "target": "broker-1"}, "'broker-1' is no copy"),
+        ({"name": "reorder_output"}, "it needs 'target'"),
     ],
 )
 def test_what_makes_no_sense_is_refused_before_the_start(entry: dict[str, str], told: str) -> None:
     with pytest.raises(ScheduleError, match=told):
-        check(parse([entry], verbs=probes.VERBS), SCENE, probes.VERBS)
+        check(parse([entry], verbs=app_verbs.VERBS), SCENE, app_verbs.VERBS)
 
 
 def test_copies_are_there_only_beside_an_application() -> None:
     kill = [Fault("kill", "any copy")]
-    check(kill, SCENE, probes.VERBS)
+    check(kill, SCENE, app_verbs.VERBS)
     with pytest.raises(ScheduleError, match="no target"):
         check(kill, Scene((1,), {"orders": 1}))
     assert VERBS["kill"].fields == ()

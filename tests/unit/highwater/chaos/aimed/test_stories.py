@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from highwater.chaos.aimed.probes import CLOSED, HIT, Probe
-from highwater.chaos.aimed.stories import story_of
+from highwater.chaos.aimed.stories import shared_ids, story_of, story_of_order
 
 PLACES = ("orders-1", "invoices", "group app")
 LOSES = Probe("ahead", "app-2", HIT, "", 14.0, {"r-7": 13.5, "r-8": 13.6})
@@ -44,3 +44,26 @@ def test_a_repeated_one_by_its_output_and_the_offset_that_was_missing() -> None:
 )
 def test_a_strike_explains_only_what_it_hit(rule: str, id_: str, probe: Probe) -> None:
     assert story_of([probe], rule, id_, PLACES, 0.0) is None
+
+
+def test_a_refused_output_is_told_as_an_error_that_was_injected() -> None:
+    refused = Probe("refused", "app", HIT, "", 15.0, {"r-3": 15.2})
+    story = story_of([LOSES, refused], "K7", "r-3", PLACES, began=10.0)
+    assert story is not None
+    assert "an error was injected: the application commits past an output" in story.clause
+    assert story.lines[1].startswith("5.2 s: group app has committed past id r-3 in orders-1")
+
+
+def test_an_order_is_lost_by_a_producer_that_is_not_idempotent_alone() -> None:
+    probes = [Probe("reordered", "app", HIT, "a request was refused once, with 2 behind it", 12.0)]
+    story = story_of_order(probes, {True, False}, began=10.0)
+    assert story is not None
+    assert story.lines[0].startswith("2.0 s: of what app writes a request was refused once")
+    assert story_of_order(probes, {True}, 10.0) is None
+    assert story_of_order([], {False}, 10.0) is None
+
+
+def test_copies_that_share_a_transactional_id_are_named() -> None:
+    assert shared_ids({"app": {"a"}, "app-2": {"b"}}) == ""
+    told = shared_ids({"app": {"a", "x"}, "app-2": {"b", "x"}})
+    assert told == "; app and app-2 have one transactional id, x: each fences the others"

@@ -1,0 +1,28 @@
+"""Right: invoices and offsets are in one transaction.
+
+An error ends it, and whatever runs it starts it again: what was not committed is done once more.
+"""
+
+import os
+
+from confluent_kafka import Consumer, Producer
+
+SERVERS = {"bootstrap.servers": os.environ["KAFKA_BOOTSTRAP_SERVERS"]}
+GROUP = {"group.id": os.environ["KAFKA_GROUP_ID"], "auto.offset.reset": "earliest"}
+
+ISOLATED = {"enable.auto.commit": False, "isolation.level": "read_committed"}
+
+orders = Consumer({**SERVERS, **GROUP, **ISOLATED})
+orders.subscribe([os.environ["HIGHWATER_INPUT"]])
+invoices = Producer({**SERVERS, "transactional.id": os.environ["KAFKA_TRANSACTIONAL_ID"]})
+invoices.init_transactions()
+
+while True:
+    batch = [order for order in orders.consume(100, 0.1) if order.error() is None]
+    if batch:
+        invoices.begin_transaction()
+        for order in batch:
+            invoices.produce(os.environ["HIGHWATER_OUTPUT"], order.value(), order.key())
+        done = orders.position(orders.assignment())
+        invoices.send_offsets_to_transaction(done, orders.consumer_group_metadata())
+        invoices.commit_transaction()

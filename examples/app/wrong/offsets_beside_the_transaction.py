@@ -1,0 +1,24 @@
+"""Wrong: invoices are written in transactions, and offsets are committed beside them."""
+
+import os
+
+from confluent_kafka import Consumer, Producer
+
+SERVERS = {"bootstrap.servers": os.environ["KAFKA_BOOTSTRAP_SERVERS"]}
+GROUP = {"group.id": os.environ["KAFKA_GROUP_ID"], "auto.offset.reset": "earliest"}
+
+ISOLATED = {"enable.auto.commit": False, "isolation.level": "read_committed"}
+
+orders = Consumer({**SERVERS, **GROUP, **ISOLATED})
+orders.subscribe([os.environ["HIGHWATER_INPUT"]])
+invoices = Producer({**SERVERS, "transactional.id": os.environ["KAFKA_TRANSACTIONAL_ID"]})
+invoices.init_transactions()
+
+while True:
+    batch = [order for order in orders.consume(100, 0.1) if order.error() is None]
+    if batch:
+        invoices.begin_transaction()
+        for order in batch:
+            invoices.produce(os.environ["HIGHWATER_OUTPUT"], order.value(), order.key())
+        invoices.commit_transaction()
+        orders.commit(asynchronous=False)
