@@ -170,6 +170,15 @@ def test_each_demand(
     assert found.verdict == ("invalid" if rules else "valid")
 
 
+def test_a_repeat_of_an_earlier_owner_that_comes_late_does_not_change_the_order(
+    topics: Topics, tmp_path: Path
+) -> None:
+    """Its timestamp is older than that of the first output."""
+    topics.put("invoices", "a", "b", "c")
+    topics.put("invoices", "a", "b", t_ms=900)
+    assert broken(judged(a_run(tmp_path))) == set()
+
+
 def test_an_output_that_comes_too_late(topics: Topics, tmp_path: Path) -> None:
     topics.put("invoices", "a", "b")
     topics.put("invoices", "c", t_ms=12_000)
