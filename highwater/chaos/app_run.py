@@ -16,7 +16,8 @@ import time
 import urllib.request
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -31,8 +32,16 @@ from highwater.chaos.aimed.commits import CommitWatcher
 from highwater.chaos.aimed.doors import Doors
 from highwater.chaos.aimed.probes import Aim, AppStage, OutputControl
 from highwater.chaos.aimed.promises import accounts, demanded, unexamined
-from highwater.chaos.aimed.stories import DISORDERED, Story, shared_ids, story_of, story_of_order
-from highwater.chaos.aimed.windows import Windows
+from highwater.chaos.aimed.stories import (
+    DISORDERED,
+    LOST,
+    Story,
+    plainest_loss,
+    shared_ids,
+    story_of,
+    story_of_order,
+)
+from highwater.chaos.aimed.windows import AHEAD, Windows
 from highwater.chaos.aimed.wire import CopyWire
 from highwater.chaos.app_causes import NotThere, why_not_there
 from highwater.chaos.app_processes import AppCluster, Copy, name_of
@@ -423,7 +432,7 @@ class AppRun:
             if shared:
                 judgement.headline += shared
             elif (tale := self._story(rule, first)) is not None:
-                judgement.headline += tale.clause
+                judgement.headline = (tale.subject or judgement.headline) + tale.clause
                 judgement.notes[:0] = tale.lines
             else:
                 judgement.headline += self._why(bootstrap, apps, rule, first, many)
@@ -479,12 +488,19 @@ class AppRun:
         if rule == DISORDERED:
             return story_of_order(probes, {of for wire in wires for of in wire.idempotent}, began)
         found = _ID.search(str(example["detail"]))
-        place = self.windows.place(found.group(1)) if found else None
-        if found is None or place is None:
+        id_ = found.group(1) if found else ""
+        if rule == LOST:
+            id_ = plainest_loss(probes, partial(self.windows.still, AHEAD)) or id_
+        place = self.windows.place(id_)
+        if place is None:
             return None
         group = min({name for wire in wires for name in wire.groups}, default="")
-        places = (f"{options.input}-{place[0]}", options.output, f"group {group}")
-        return story_of(probes, rule, found.group(1), places, began)
+        partition = f"{options.input}-{place[0]}"
+        tale = story_of(probes, rule, id_, (partition, options.output, f"group {group}"), began)
+        if tale is None or rule != LOST:
+            return tale
+        missing = f"record {place[1]} of {partition} is not in {options.output} (id {id_})"
+        return replace(tale, subject=missing)
 
     def _markers(self) -> bool:
         """Whether the output has offsets without a record: those of transactions' markers."""

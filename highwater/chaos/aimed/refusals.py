@@ -29,11 +29,14 @@ REORDERED: Final = "reordered"
 BEHIND_IT: Final = 3
 """Requests that are sent after the refused one before its client learns of it."""
 HOLD_S: Final = 3.0
+COMMITS_S: Final = 5.0
+"""How long a commit past what was refused is waited for."""
 SETTLES_S: Final = 1.5
 """A commit past a refused output counts once its output has been missing for so long."""
 
 
 async def refuse_output(stage: AppStage, fault: Fault) -> Done:
+    await stage.wait_for_work()
     copy = stage.target(fault)
     aim, began = stage.aims[copy], trio.current_time()
     rule = Rule(Action.ANSWER, "Produce", topic=stage.output, error=ErrorCode.INVALID_RECORD)
@@ -45,11 +48,13 @@ async def refuse_output(stage: AppStage, fault: Fault) -> Done:
         return _ended(stage, REFUSED, copy, NOT_RUN, f"nothing was written by {copy}")
     stage.excuse(copy)
     at = trio.current_time()
+    await _until(lambda: any(commit > at for commit in aim.wire.committed), COMMITS_S)
     await trio.sleep(aim.wire.hold_s(commits=True) + SETTLES_S)
     partitions = [p for p, owner in stage.owners.items() if owner == copy]
     late = trio.current_time() - SETTLES_S
     ids = stage.windows.within(AHEAD, partitions, max(began, stage.last_death))
     ids = {id_: since for id_, since in ids.items() if since <= late}
+    stage.last_death = trio.current_time()  # what is lost now is no later strike's
     if ids:
         told = f"{counted(len(ids), 'input')} committed although the output had been refused"
         return _ended(stage, REFUSED, copy, HIT, told, at, ids)
@@ -64,7 +69,7 @@ async def reorder_output(stage: AppStage, fault: Fault) -> Done:
     before = wire.produced
     if not await _until(lambda: wire.produced > before, WORKS_S):
         return _ended(stage, REORDERED, copy, NOT_RUN, f"nothing was written by {copy}")
-    leader = wire.last_broker
+    leader, _ = wire.last_place
     held = links.add(Rule(Action.HOLD, "Produce", Side.RESPONSE, source=leader, limit=0))
     refused = Rule(
         Action.ANSWER,
@@ -80,16 +85,17 @@ async def reorder_output(stage: AppStage, fault: Fault) -> Done:
             return _ended(stage, REORDERED, copy, NOT_RUN, told)
         links.add(refused)
         if await _until(lambda: refused.matched > 0, HOLD_S):
-            sent = wire.sent[leader]
-            await _until(lambda: wire.sent[leader] - sent >= BEHIND_IT, HOLD_S)
-            behind = wire.sent[leader] - sent
+            place = wire.last_place
+            sent = wire.sent[place]
+            await _until(lambda: wire.sent[place] - sent >= BEHIND_IT, HOLD_S)
+            behind = wire.sent[place] - sent
     finally:
         links.release(refused)
         links.release(held)
     if behind:
         told = f"a request was refused once, with {behind} behind it"
         return _ended(stage, REORDERED, copy, HIT, told)
-    told = "an answer was held, and no two more requests were sent meanwhile"
+    told = "an answer was held, and no two more requests for one partition were sent meanwhile"
     return _ended(stage, REORDERED, copy, CLOSED, told)
 
 

@@ -3,7 +3,7 @@ story of a few lines."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from highwater.chaos.aimed.probes import ENDING, HIT, LOSS, Probe
@@ -35,6 +35,21 @@ class Story:
     clause: str
     """For the headline."""
     lines: tuple[str, ...]
+    subject: str = ""
+    """What the clause is about, in place of the headline's own; empty: that is right."""
+
+
+def plainest_loss(probes: Sequence[Probe], lost: Callable[[Collection[str]], set[str]]) -> str:
+    """The id of a lost input by which the plainest mistake is told; empty where no strike tells it.
+
+    Who commits too early has also committed past what is refused, and not the other way round.
+    `lost`: of some ids those whose output is missing.
+    """
+    for window in (AHEAD, REFUSED):
+        for probe in probes:
+            if probe.window == window and probe.outcome == HIT and (ids := lost(probe.inputs)):
+                return min(ids, key=lambda id_: (probe.inputs[id_], id_))
+    return ""
 
 
 def story_of(

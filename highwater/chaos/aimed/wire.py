@@ -63,9 +63,9 @@ class CopyWire:
     """Of its Produce requests for the output."""
     idempotent: set[bool] = field(default_factory=set)
     """Of the producers of the output."""
-    sent: Counter[str] = field(default_factory=Counter)
-    """Broker -> Produce requests for the output."""
-    last_broker: str = ""
+    sent: Counter[tuple[str, int]] = field(default_factory=Counter)
+    """Broker and partition of the output, the first one of a request -> Produce requests."""
+    last_place: tuple[str, int] = ("", -1)
     """Where it wrote to last."""
     produced: int = 0
     """Produce requests for the output."""
@@ -103,8 +103,8 @@ class CopyWire:
                 if head.topic in (None, self.output):
                     self.produced += 1
                     self.acks.add(head.acks)
-                    self.last_broker = self._owners.get(connection, "")
-                    self.sent[self.last_broker] += 1
+                    self.last_place = self._owners.get(connection, ""), head.partition
+                    self.sent[self.last_place] += 1
                     if head.batch is not None and len(body) >= head.batch + _PRODUCER + 8:
                         self.idempotent.add(body[head.batch + _PRODUCER] < 0x80)
                 if head.acks:  # else there is no answer

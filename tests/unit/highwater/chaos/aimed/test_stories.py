@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from highwater.chaos.aimed.probes import CLOSED, HIT, Probe
-from highwater.chaos.aimed.stories import shared_ids, story_of, story_of_order
+from highwater.chaos.aimed.stories import plainest_loss, shared_ids, story_of, story_of_order
 
 PLACES = ("orders-1", "invoices", "group app")
 LOSES = Probe("ahead", "app-2", HIT, "", 14.0, {"r-7": 13.5, "r-8": 13.6})
@@ -67,3 +67,11 @@ def test_copies_that_share_a_transactional_id_are_named() -> None:
     assert shared_ids({"app": {"a"}, "app-2": {"b"}}) == ""
     told = shared_ids({"app": {"a", "x"}, "app-2": {"b", "x"}})
     assert told == "; app and app-2 have one transactional id, x: each fences the others"
+
+
+def test_a_loss_is_told_by_its_plainest_mistake() -> None:
+    refused = Probe("refused", "app", HIT, "", 12.0, {"r-3": 12.2})
+    lost = {"r-3", "r-8", "r-9"}
+    assert plainest_loss([refused, REPEATS, LOSES], lost.intersection) == "r-8"
+    assert plainest_loss([refused, REPEATS], lost.intersection) == "r-3"
+    assert plainest_loss([refused, LOSES], set().intersection) == ""

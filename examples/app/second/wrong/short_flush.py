@@ -1,0 +1,32 @@
+import json
+import os
+
+from confluent_kafka import Consumer, KafkaException, Producer
+
+IN, OUT = os.environ["HIGHWATER_INPUT"], os.environ["HIGHWATER_OUTPUT"]
+BASE = {"bootstrap.servers": os.environ["KAFKA_BOOTSTRAP_SERVERS"]}
+GROUP = {"group.id": os.environ["KAFKA_GROUP_ID"], "auto.offset.reset": "earliest"}
+
+
+def invoice(value: bytes) -> bytes:
+    return json.dumps({"order_id": json.loads(value)["order_id"], "total": 1}).encode()
+
+
+def check(error, _):
+    if error:
+        raise SystemExit(f"not written: {error}")
+
+
+consumer = Consumer({**BASE, **GROUP, "enable.auto.commit": False})
+producer = Producer({**BASE, "enable.idempotence": True})
+consumer.subscribe([IN])
+while True:
+    messages = [m for m in consumer.consume(50, 0.5) if not m.error()]
+    for m in messages:
+        producer.produce(OUT, invoice(m.value()), m.key(), on_delivery=check)
+    producer.flush(0.2)  # what remains is forgotten
+    if messages:
+        try:
+            consumer.commit(asynchronous=False)
+        except KafkaException as error:
+            print("commit:", error, flush=True)
