@@ -14,44 +14,27 @@ import random
 import re
 import time
 import urllib.request
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
-from functools import partial
-from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import trio
-from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException
-from confluent_kafka.admin import AdminClient
 
-from highwater.base.wall_clock import wall_ms
 from highwater.chaos.aimed import app_verbs
 from highwater.chaos.aimed.app_schedule import generate
+from highwater.chaos.aimed.app_stage import Aim, AppStage, OutputControl
 from highwater.chaos.aimed.commits import CommitWatcher
 from highwater.chaos.aimed.doors import Doors
-from highwater.chaos.aimed.probes import Aim, AppStage, OutputControl
-from highwater.chaos.aimed.promises import accounts, demanded, unexamined
-from highwater.chaos.aimed.stories import (
-    DISORDERED,
-    LOST,
-    Story,
-    plainest_loss,
-    shared_ids,
-    story_of,
-    story_of_order,
-)
-from highwater.chaos.aimed.windows import AHEAD, Windows
+from highwater.chaos.aimed.windows import Windows
 from highwater.chaos.aimed.wire import CopyWire
-from highwater.chaos.app_causes import NotThere, why_not_there
+from highwater.chaos.app_options import AppOptions
 from highwater.chaos.app_processes import AppCluster, Copy, name_of
 from highwater.chaos.app_traffic import Feeder, Watcher, count
+from highwater.chaos.app_verdict import AppVerdict
 from highwater.chaos.faults.engine import Engine
 from highwater.chaos.progress import Progress
 from highwater.chaos.versions import versions
 from highwater.chaos.witnesses.deaths import DeathWitness
-from highwater.client_calls import SOON_S, ClientHangs, within
-from highwater.cluster.faults.fault_model import Fault
 from highwater.cluster.faults.scene import Scene
 from highwater.cluster.faults.schedule_form import check
 from highwater.cluster.faults.verb_row import Kind
@@ -61,16 +44,10 @@ from highwater.cluster.faults.witnesses import witness_of
 from highwater.cluster.interface import Cluster, controller, controller_ids
 from highwater.cluster.processes.process_cluster import process_cluster
 from highwater.cluster.processes.process_settings import Settings
-from highwater.cluster.processes.programs import Highwater, Program
 from highwater.cluster.run_folder import RunFolder, TopicInfo
 from highwater.cluster.run_topics import create_topics
-from highwater.verdict import report
 from highwater.verdict.contracts import contract_model as model
-from highwater.verdict.contracts import duck_engine
-from highwater.verdict.contracts.fields import Record, extract
-from highwater.verdict.contracts.judge import Judgement, judge
-from highwater.verdict.contracts.reader import Reader
-from highwater.verdict.headline import MENDING, counted
+from highwater.verdict.contracts.judge import Judgement
 from highwater.verdict.history import LineLog, read_lines
 from highwater.verdict.report import app_data
 
@@ -81,45 +58,6 @@ FIRST_S = 60.0
 QUIET_S = 2.0
 SETTLE_S = 0.1
 OFFSETS = "__consumer_offsets"
-_ID = re.compile(r"\bid (\S+?)[,)]")
-"""In a violation's detail."""
-
-
-@dataclass(slots=True)
-class AppOptions:
-    """The user's command, and the demands on it."""
-
-    out: Path
-    seed: int
-    app: str
-    input: str
-    output: str
-    match: str
-    copies: int = 1
-    group: str = "app"
-    """A hint for the application, and the group of `coordinator of group` in default schedules."""
-    exactly_once: bool = False
-    ordered: bool = True
-    errors: bool = True
-    """Whether a seed's schedule may refuse what the application writes."""
-    within_s: float = 60.0
-    values: Sequence[Any] = ({},)
-    duration_s: float = 60.0
-    rate: float = 100.0
-    schedule: list[Fault] | None = None
-    keep: bool = False
-    program: Program = field(default_factory=Highwater)
-    properties: dict[str, str] = field(default_factory=dict)
-
-    def contract(self) -> dict[str, Any]:
-        must = ["exactly once" if self.exactly_once else "at least once"]
-        fields = {"id": {"json": self.match}}
-        ends = {"from": self.input, "to": self.output, "within_s": self.within_s}
-        return {
-            "isolation": "read_committed",
-            "topics": {self.input: fields, self.output: fields},
-            "pipelines": [{**ends, "must": must + ["in order per key"] * self.ordered}],
-        }
 
 
 class AppRun:
@@ -134,20 +72,11 @@ class AppRun:
         except model.ContractError as error:  # the file is not there yet
             raise model.ContractError(str(error).removeprefix(f"{self.path}: ")) from None
         self._text = text
-        self.problems: list[str] = []
-        """Reasons why the run is invalid, beside the contract."""
-        self.missing: list[str] = []
-        """Reasons why it proves nothing."""
         self.read = False
-        self._deaths = DeathWitness(lambda number: [])
-        self._outputs: dict[int, tuple[int, int]] = {}
-        """Partition of the output -> how many records it has, and the offset after the last."""
         self._connected = trio.Event()
         """A copy has connected to the cluster: one that cannot start is fed nothing."""
-        self._stage: AppStage | None = None
-        self._began = 0.0
-        """When the faults began."""
         self.windows = Windows(trio.current_time)
+        self.verdict = AppVerdict(options, self.folder, self.contract, progress, self.windows)
         self._owners: dict[int, str] = {}
         self.topics = [TopicInfo(t, PARTITIONS, 3, 2) for t in (options.input, options.output)]
         apps = [name_of(n) for n in range(1, options.copies + 1)]
@@ -222,9 +151,9 @@ class AppRun:
         aims = {name: self._aim(plain, name) for name in names}
         apps = AppCluster(plain, self._copies(aims), self.progress.say)
         cluster = cast(Cluster, apps)
-        self._deaths = DeathWitness(plain.data_dirs)
-        self._stage = stage = AppStage(
-            cluster, witness, random.Random(options.seed), deaths=self._deaths,
+        self.verdict.deaths = DeathWitness(plain.data_dirs)
+        self.verdict.stage = stage = AppStage(
+            cluster, witness, random.Random(options.seed), deaths=self.verdict.deaths,
             workload=OutputControl(aims), topics=self.topics, apps=apps, windows=self.windows,
             output=options.output, aims=aims, owners=self._owners,
         )  # fmt: skip
@@ -268,13 +197,13 @@ class AppRun:
         self._notice(engine, apps, feeder)
         left = feeder.left + watcher.left + stored.left + commits.left
         return await trio.to_thread.run_sync(
-            self._check, plain.direct_bootstrap, feeder, apps, left
+            self.verdict.check, plain.direct_bootstrap, feeder, apps, left
         )
 
     async def _settle_deaths(self, witness: Witness) -> None:
         """For ever: the dead leader may lead again before the run ends, and hide who came next."""
         while True:
-            self._deaths.settle(witness.partitions)
+            self.verdict.deaths.settle(witness.partitions)
             await trio.sleep(SETTLE_S)
 
     def _aim(self, cluster: Cluster, name: str) -> Aim:
@@ -346,14 +275,14 @@ class AppRun:
                 faults.cancel_scope.cancel()
 
             faults.start_soon(give_up)
-            self._began = trio.current_time()
+            self.verdict.began = trio.current_time()
             await engine.run(self.schedule, self.options.duration_s)
             faults.cancel_scope.cancel()
         self.progress.phase("healing")
         await engine.mend()
         if not apps.gave_up.is_set():
             late = await stage.wait_healthy(HEAL_S)
-            self.missing += [f"{HEAL_S:g} s after healing, {p}" for p in late]
+            self.verdict.missing += [f"{HEAL_S:g} s after healing, {p}" for p in late]
 
     async def _first_output(self, apps: AppCluster, watcher: Watcher) -> None:
         """A fault on an application that has not begun to work would show nothing of it."""
@@ -362,7 +291,7 @@ class AppRun:
             while not watcher.ids and not apps.gave_up.is_set():
                 await trio.sleep(0.05)
         if not watcher.ids and self.schedule and not apps.gave_up.is_set():
-            self.missing.append(
+            self.verdict.missing.append(
                 f"nothing had come out in {self.options.output} {FIRST_S:g} s after the start, "
                 "when the faults began"
             )
@@ -392,165 +321,23 @@ class AppRun:
             await trio.sleep(0.5)
 
     def _notice(self, engine: Engine, apps: AppCluster, feeder: Feeder) -> None:
+        verdict = self.verdict
         if (why := apps.why_given_up()) is not None:
-            self.problems.append(why)
+            verdict.problems.append(why)
             return
         if not self.read:
-            self.problems.append(f"no copy of the application ever read {self.options.input}")
+            verdict.problems.append(f"no copy of the application ever read {self.options.input}")
         if not feeder.acknowledged:
-            self.missing.append(f"no record of {self.options.input} was acknowledged")
+            verdict.missing.append(f"no record of {self.options.input} was acknowledged")
         fired = list(read_lines(self.folder.faults))
         if engine.planned > len(fired):
-            self.missing.append(f"{engine.planned} faults were planned, {len(fired)} fired")
+            verdict.missing.append(f"{engine.planned} faults were planned, {len(fired)} fired")
         for fault in fired:
             if not fault["effect"]:
                 told = f"{fault['name']} on {fault['target']}"
-                self.missing.append(f"fault {told} had no visible effect")
-
-    def _check(
-        self, bootstrap: str, feeder: Feeder, apps: AppCluster, left: Sequence[str]
-    ) -> Judgement:
-        self.progress.phase("checking")
-        reader = Reader(self.contract, bootstrap, {}, self.progress.say_from_thread)
-        read_ms = wall_ms()
-        seen: set[str] = set()
-        records = self._noting(reader.records(), seen)
-        found = duck_engine.check(self.contract, records, read_ms)
-        if lost := sorted(feeder.acknowledged - seen):
-            self.problems.append(
-                f"the cluster lost {len(lost)} acknowledged records of {self.options.input}, "
-                f"the first with id {lost[0]}"
-            )
-        told = f"{feeder.sent:,} inputs sent, {len(feeder.acknowledged):,} acknowledged"
-        judgement = judge(self.contract, found, [told, *apps.ends(), *left, *reader.notes])
-        if judgement.verdict == "invalid":
-            rule, first, many = next(
-                (i, e, o.violations) for i, o in judgement.checks.items() if o.status == "violated"
-                for e in found["checks"][i]["examples"] if e["kind"] == "violation"
-            )  # fmt: skip
-            shared = shared_ids(self._stage.transactional_ids() if self._stage else {})
-            if shared:
-                judgement.headline += shared
-            elif (tale := self._story(rule, first)) is not None:
-                judgement.headline = (tale.subject or judgement.headline) + tale.clause
-                judgement.notes[:0] = tale.lines
-            else:
-                judgement.headline += self._why(bootstrap, apps, rule, first, many)
-        self._account(judgement)
-        judgement.notes[:0] = [*self.problems, *(f"void: {line}" for line in self.missing)]
-        if self.problems:
-            judgement.verdict, judgement.headline = "invalid", self.problems[0]
-        elif self.missing and judgement.verdict == "valid":
-            judgement.verdict = "void"
-            judgement.headline = f"this run proves nothing: {self.missing[0]}"
-        elif judgement.verdict == "valid":
-            judgement.headline = self._what_held(len(feeder.acknowledged))
-        text = json.dumps(asdict(judgement), indent=1) + "\n"
-        self.folder.verdict.write_text(text, encoding="utf-8")
-        report.write(self.folder.path)
-        return judgement
-
-    def _account(self, judgement: Judgement) -> None:
-        """What was tried for each promise; one that no probe of a seed has tried is not proved."""
-        probes = [] if self._stage is None else self._stage.probes
-        options = self.options
-        promises = demanded(exactly_once=options.exactly_once, ordered=options.ordered)
-        judgement.notes += accounts(probes, promises)
-        if self.options.schedule is None:
-            self.missing += [f"{p}: not examined" for p in unexamined(probes, promises)]
-
-    def _what_held(self, acknowledged: int) -> str:
-        options = self.options
-        faults = sum(f["name"] not in MENDING for f in read_lines(self.folder.faults))
-        once = "exactly once" if options.exactly_once else "at least once"
-        return (
-            f"{counted(acknowledged, 'input')} acknowledged, {counted(faults, 'fault')}, and each "
-            f"input is in {options.output} {once}{', in order' * options.ordered}, "
-            f"within {options.within_s:g} s"
-        )
-
-    def _noting(self, records: Iterator[Record], seen: set[str]) -> Iterator[Record]:
-        source = {"id": self.contract.topics[self.options.input].sources["id"]}
-        for record in records:
-            if record.topic == self.options.input:
-                seen.add(str(extract(source, record)[1]))
-            else:
-                count, _ = self._outputs.get(record.partition, (0, 0))
-                self._outputs[record.partition] = count + 1, record.offset + 1
-            yield record
-
-    def _story(self, rule: str, example: Mapping[str, Any]) -> Story | None:
-        """What the strikes say of the first input that was lost, or repeated."""
-        if self._stage is None:
-            return None
-        options, began, probes = self.options, self._began, self._stage.probes
-        wires = [aim.wire for aim in self._stage.aims.values()]
-        if rule == DISORDERED:
-            return story_of_order(probes, {of for wire in wires for of in wire.idempotent}, began)
-        found = _ID.search(str(example["detail"]))
-        id_ = found.group(1) if found else ""
-        if rule == LOST:
-            id_ = plainest_loss(probes, partial(self.windows.still, AHEAD)) or id_
-        place = self.windows.place(id_)
-        if place is None:
-            return None
-        group = min({name for wire in wires for name in wire.groups}, default="")
-        partition = f"{options.input}-{place[0]}"
-        tale = story_of(probes, rule, id_, (partition, options.output, f"group {group}"), began)
-        if tale is None or rule != LOST:
-            return tale
-        missing = f"record {place[1]} of {partition} is not in {options.output} (id {id_})"
-        return replace(tale, subject=missing)
-
-    def _markers(self) -> bool:
-        """Whether the output has offsets without a record: those of transactions' markers."""
-        return any(count < end for count, end in self._outputs.values())
-
-    def _why(self, bootstrap: str, apps: AppCluster, rule: str, lost: Any, many: int) -> str:
-        """A clause on a missing or repeated output: what the logs and the group's offsets say."""
-        if rule == "K8" and not self._markers():
-            return (
-                f"; {self.options.output} holds no transaction: the application writes outputs and "
-                "commits offsets in two steps, and an end between them repeats what lies there"
-            )
-        if rule != "K7":
-            return ""
-        output = self.options.output
-        moved = sum(
-            line["what"] == "leader" and line["topic"] == output and line["leader_epoch"] > 0
-            for line in read_lines(self.folder.witness)
-        )
-        killed = {f["target"] for f in read_lines(self.folder.faults) if f["name"] == "kill"}
-        return why_not_there(
-            NotThere(
-                output,
-                self.options.group,
-                many,
-                lost["offset"],
-                _committed(bootstrap, self.options.group, lost["topic"], lost["partition"]),
-                sum(d.lost for d in self._deaths.deaths if d.tp.topic == output),
-                moved,
-                any(copy.ends or copy.name in killed for copy in apps.copies.values()),
-                self.options.within_s,
-                frozenset() if self._stage is None else self._stage.acks(),
-            )
-        )
+                verdict.missing.append(f"fault {told} had no visible effect")
 
 
 def _page(address: str) -> str:
     with urllib.request.urlopen(f"http://{address}/metrics", timeout=5) as answer:
         return str(answer.read().decode())
-
-
-def _committed(bootstrap: str, group: str, topic: str, partition: int) -> int | None:
-    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
-    phase = f"asking for the offsets of group {group}"
-    try:
-        wanted = [ConsumerGroupTopicPartitions(group)]
-        asked = within(phase, SOON_S, admin.list_consumer_group_offsets, wanted)
-        for place in within(phase, SOON_S, asked[group].result, 15).topic_partitions or ():
-            if (place.topic, place.partition) == (topic, partition):
-                return int(place.offset)
-    except (KafkaException, TimeoutError, ClientHangs):
-        pass  # only a clause of the report rests on it
-    return None

@@ -381,7 +381,8 @@ def _run_app(**given: Any) -> None:
     import trio
 
     from highwater.chaos.aimed.app_verbs import VERBS
-    from highwater.chaos.app_run import AppOptions, AppRun
+    from highwater.chaos.app_options import AppOptions
+    from highwater.chaos.app_run import AppRun
     from highwater.chaos.progress import Progress
     from highwater.chaos.run import with_signals
     from highwater.cluster.faults.schedule_form import load

@@ -21,220 +21,48 @@ A dead copy's member leaves its group at once, or the others would wait for its 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
-from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Final
 
 import trio
 
-from highwater.chaos.aimed.doors import Doors
-from highwater.chaos.aimed.windows import AHEAD, BEHIND, Windows
-from highwater.chaos.aimed.wire import CopyWire
-from highwater.chaos.app_processes import AppCluster
-from highwater.chaos.witnesses.deaths import DeathWitness
-from highwater.cluster.ask import ask
+from highwater.chaos.aimed.app_stage import (
+    CLOSED,
+    HIT,
+    LOOK_S,
+    NOT_RUN,
+    WORKS_S,
+    AppStage,
+    Probe,
+)
+from highwater.chaos.aimed.windows import AHEAD, BEHIND
 from highwater.cluster.faults import verbs, workload_verbs
 from highwater.cluster.faults.done import Done
 from highwater.cluster.faults.fault_model import Fault
-from highwater.cluster.faults.scene import ANY_COPY
-from highwater.cluster.faults.stage import Led
-from highwater.cluster.faults.workload_verbs import ChaosStage
-from highwater.cluster.interface import ClusterError, broker, broker_number
+from highwater.cluster.interface import ClusterError, broker
 from highwater.cluster.links.link_rules import Action, Rule, Side
 from highwater.kafka.types import TopicPartition
-from highwater.kafka.wire import messages
-from highwater.kafka.wire.codec import BadMessage
 from highwater.verdict.headline import counted
 
 ENDING: Final = "ending"
 LOSS: Final = "unreplicated"
 WHEN: Final = (AHEAD, BEHIND, ENDING)
-HIT, CLOSED, NOT_RUN = "hit", "closed", "not run"
 TRIES: Final = 2
-WORKS_S: Final = 20.0
-"""The most time that a copy has until it does what can be held."""
-EXCUSED_S: Final = 60.0
-"""A client may take so long to tell its application of an error."""
 PENDING_S: Final = 2.0
 """How long something to be written is waited for before followers are cut off, and how long what
 the next leader has."""
-LEAVE_EVERY_S: Final = 1.0
 LOSS_TRIES: Final = 3
 TAKES_OVER_S: Final = 6.0
 """The most time that another copy has to take over from one that stands still.  It has to wait for
 longer where a transaction of that one has offsets pending (KIP-447)."""
 SETTLED_S: Final = 0.3
 """An input counts as in a window once it has been there for so long: watchers may be late."""
-LOOK_S: Final = 0.02
-_LEAVE_VERSION: Final = 3
 _HELD: Final = {
     AHEAD: ("Produce",),
     BEHIND: ("OffsetCommit", "TxnOffsetCommit", "EndTxn"),
     ENDING: ("EndTxn",),
 }
-
-
-@dataclass(slots=True)
-class Aim:
-    """One copy, as it is aimed at."""
-
-    wire: CopyWire
-    doors: Doors
-
-
-@dataclass(frozen=True, slots=True)
-class Probe:
-    """The end of one attempt to strike a copy in a window."""
-
-    window: str
-    target: str
-    outcome: str
-    told: str
-    at: float = 0.0
-    """When it ended, or struck, by trio's clock."""
-    inputs: Mapping[str, float] = field(default_factory=dict)
-    """The ids that were in the window at the strike, and since when."""
-
-
-class OutputControl:
-    """What `lose_unreplicated` asks of a workload: here the application is the workload."""
-
-    def __init__(self, aims: dict[str, Aim]) -> None:
-        self._aims = aims
-        self._before: int | None = None
-        self.held: list[tuple[Doors, Rule]] = []
-
-    async def burst(self, rate: float) -> None:
-        """The application writes at its own pace: what is held goes on, and what is acknowledged
-        from now on counts."""
-        self._before = self._alone()
-        self.let_go()
-
-    def let_go(self) -> None:
-        for doors, rule in self.held:
-            doors.links.release(rule)
-        self.held = []
-
-    def acked_by(self, process_prefix: str) -> int:
-        """At its first call the count as it was at the burst, just before the cut: what was
-        written there and then may be lost, too."""
-        before, self._before = self._before, None
-        return self._alone() if before is None else before
-
-    def _alone(self) -> int:
-        return sum(aim.wire.alone for aim in self._aims.values())
-
-
-@dataclass(slots=True, kw_only=True)
-class AppStage(ChaosStage):
-    workload: OutputControl
-    deaths: DeathWitness
-    apps: AppCluster
-    windows: Windows
-    output: str
-    aims: dict[str, Aim]
-    owners: dict[int, str]
-    """Partition of the input -> the copy that committed there last."""
-    probes: list[Probe] = field(default_factory=list)
-    dead: set[tuple[str, str]] = field(default_factory=set)
-    """(group, member id) of copies that were killed."""
-    last_death: float = 0.0
-    """Of a broker or a copy, by trio's clock."""
-
-    @property
-    def lossy_partition(self) -> TopicPartition:
-        """The one to which most is written."""
-        acknowledged = self.acknowledged()
-        most = max(acknowledged, key=lambda p: acknowledged[p], default=0)
-        return TopicPartition(self.output, most)
-
-    def targets(self, text: str, others_than: list[str] | None = None) -> list[str]:
-        if text.strip().lower() != ANY_COPY:
-            return ChaosStage.targets(self, text, others_than)
-        running = [name for name in self.apps.copies if self.apps.running(name)]
-        works = [name for name in running if name in self.owners.values()] or running
-        if not works:
-            raise ClusterError("no copy of the application runs")
-        return [self.rng.choice(works)]
-
-    def transactional_ids(self) -> dict[str, set[str]]:
-        """Of each copy."""
-        return {name: aim.wire.transactional_ids for name, aim in self.aims.items()}
-
-    def produced(self) -> int:
-        return sum(aim.wire.produced for aim in self.aims.values())
-
-    def acks(self) -> frozenset[int]:
-        """What the copies' Produce requests asked for."""
-        return frozenset(acks for aim in self.aims.values() for acks in aim.wire.acks)
-
-    def acknowledged(self) -> dict[int, int]:
-        found: dict[int, int] = {}
-        for aim in self.aims.values():
-            for partition, times in aim.wire.acknowledged.items():
-                found[partition] = found.get(partition, 0) + times
-        return found
-
-    def excuse(self, copy: str) -> None:
-        """A right application may end after what it is shown now; it is started again."""
-        self.apps.copies[copy].excused_until = trio.current_time() + EXCUSED_S
-
-    async def buries(self, copy: str) -> None:
-        """A killed copy's member leaves its groups; where it cannot, its session ends."""
-        self.last_death = trio.current_time()
-        wire = self.aims[copy].wire
-        self.dead |= {(group, wire.member_id) for group in wire.groups if wire.member_id}
-        await self.leave_groups()
-
-    async def leave_groups(self) -> None:
-        """LeaveGroup in the names of the dead, as removeMembersFromConsumerGroup of Java's Admin
-        does."""
-        for group in sorted({group for group, _ in self.dead}):
-            identity = messages.LeaveGroupRequest.MemberIdentity
-            members = [
-                identity(member_id=member_id, group_instance_id=None)
-                for of, member_id in sorted(self.dead)
-                if of == group
-            ]
-            request = messages.LeaveGroupRequest(group_id=group, members=members)
-            with suppress(OSError, BadMessage, ClusterError, trio.BrokenResourceError):
-                (coordinator,) = self.targets(f"coordinator of group {group}")
-                address = self.apps.address(broker_number(coordinator))
-                await ask(address, request, _LEAVE_VERSION)
-
-    async def keep_leaving(self) -> None:
-        """Until cancelled: a coordinator that takes over does not know that a member has left."""
-        while True:
-            await trio.sleep(LEAVE_EVERY_S)
-            await self.leave_groups()
-
-    async def wait_for_work(self) -> None:
-        """Until every copy is a member again, and one has committed since, for a time."""
-        with trio.move_on_after(WORKS_S):
-            while not self._works():
-                await trio.sleep(LOOK_S)
-
-    def _works(self) -> bool:
-        copies = [copy for copy in self.apps.copies.values() if copy.running]
-        members = [(copy, w) for copy in copies if (w := self.aims[copy.name].wire).member_id]
-        if any(wire.joined < copy.started for copy, wire in members):
-            return False
-        since = max((wire.joined for _, wire in members), default=0.0)
-        commits = [aim.wire.committed[-1] for aim in self.aims.values() if aim.wire.committed]
-        return not commits or max(commits) > since
-
-    def window_of(self, window: str, copy: str) -> dict[str, float]:
-        """The ids in a window, of the partitions that are this copy's, and since when each is.
-
-        Those from before a death are left out: what it lost stays ahead for ever.
-        """
-        own = [p for p, name in self.owners.items() if name == copy]
-        return self.windows.within(window, own, self.last_death)
-
-    def died(self, number: int, led: Led) -> None:
-        ChaosStage.died(self, number, led)
-        self.last_death = trio.current_time()
 
 
 _Effect = Callable[[AppStage, Fault], Awaitable[Done]]
@@ -270,6 +98,13 @@ class _Strike:
         self.struck = 0.0
 
     async def run(self) -> Done:
+        try:
+            return await self._probe()
+        except BaseException:
+            self._let_go()
+            raise
+
+    async def _probe(self) -> Done:
         held = 0
         if (why := await self._works()) is not None:
             return self._ended(NOT_RUN, why)
@@ -355,11 +190,7 @@ class _Strike:
 
     async def _strike(self, ids: dict[str, float]) -> Done:
         self.struck = trio.current_time()
-        try:
-            done = await self.verb(self.stage, self.fault)
-        except BaseException:
-            self._let_go()
-            raise
+        done = await self.verb(self.stage, self.fault)
         if self.fault.name == "pause":
             return await self._pauses(done, ids)
         self.aim.doors.drop(*self.rules)

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from highwater.chaos.aimed.probes import CLOSED, ENDING, HIT, LOSS, NOT_RUN, Probe
+from highwater.chaos.aimed.app_stage import CLOSED, HIT, NOT_RUN, Probe
+from highwater.chaos.aimed.probes import ENDING, LOSS
 from highwater.chaos.aimed.refusals import REFUSED, REORDERED
 from highwater.chaos.aimed.windows import AHEAD, BEHIND
 from highwater.verdict.headline import counted

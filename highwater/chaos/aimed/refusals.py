@@ -16,7 +16,7 @@ from typing import Final
 
 import trio
 
-from highwater.chaos.aimed.probes import CLOSED, HIT, LOOK_S, NOT_RUN, WORKS_S, AppStage, Probe
+from highwater.chaos.aimed.app_stage import CLOSED, HIT, LOOK_S, NOT_RUN, WORKS_S, AppStage, Probe
 from highwater.chaos.aimed.windows import AHEAD
 from highwater.cluster.faults.done import Done
 from highwater.cluster.faults.fault_model import Fault

@@ -6,7 +6,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from highwater.chaos.aimed.probes import ENDING, HIT, LOSS, Probe
+from highwater.chaos.aimed.app_stage import HIT, Probe
+from highwater.chaos.aimed.probes import ENDING, LOSS
 from highwater.chaos.aimed.refusals import REFUSED, REORDERED
 from highwater.chaos.aimed.windows import AHEAD, BEHIND
 from highwater.verdict.headline import counted

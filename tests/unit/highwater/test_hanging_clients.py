@@ -19,7 +19,7 @@ from highwater import client_calls
 from highwater.bench import compaction, fetch_wait, rebalancing
 from highwater.bench.figures.sides import BenchFailed
 from highwater.bench.loads import bench_topics, load_process
-from highwater.chaos import app_run
+from highwater.chaos import app_verdict
 from highwater.chaos.workloads import confluent as confluent_workload
 from highwater.chaos.workloads.history_worker import Worker
 from highwater.chaos.workloads.recorder import CommonSpec, Recorder, Topic
@@ -133,11 +133,11 @@ def stand_ins(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         (confluent_kafka, ("Consumer", "Producer")),
         (confluent_kafka.admin, ("AdminClient",)),
         (reader, ("Consumer",)),
-        (app_run, ("AdminClient",)),
+        (app_verdict, ("AdminClient",)),
     ):
         for name in names:
             monkeypatch.setattr(module, name, StandIn)
-    for own in (reader, app_run, trace_reader, confluent_workload, rebalancing, fetch_wait):
+    for own in (reader, app_verdict, trace_reader, confluent_workload, rebalancing, fetch_wait):
         monkeypatch.setattr(own, "SOON_S", LIMIT_S)
     monkeypatch.setattr(reader, "ANSWER_S", LIMIT_S)
     for module in (bench_topics, compaction):
@@ -201,7 +201,7 @@ def test_a_traced_record(call: str) -> None:
 def test_a_groups_offsets_for_the_reason_of_a_loss() -> None:
     StandIn.hangs = "result"
     found: list[int | None] = []
-    told = told_by(lambda: found.append(app_run._committed("", "app", "orders", 0)))
+    told = told_by(lambda: found.append(app_verdict._committed("", "app", "orders", 0)))
     assert (told, found) == ("nothing", [None]), "the run's verdict does not rest on it"
 
 

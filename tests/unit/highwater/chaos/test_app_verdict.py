@@ -17,9 +17,10 @@ import trio.testing
 from confluent_kafka import KafkaError, KafkaException
 from rich.console import Console
 
-from highwater.chaos import app_run
+from highwater.chaos import app_verdict
+from highwater.chaos.app_options import AppOptions
 from highwater.chaos.app_processes import AppCluster, Copy, End
-from highwater.chaos.app_run import AppOptions, AppRun
+from highwater.chaos.app_run import AppRun
 from highwater.chaos.app_traffic import Feeder, Watcher
 from highwater.chaos.progress import Progress
 from highwater.cluster.faults.fault_model import Fault
@@ -99,7 +100,7 @@ class Topics:
 def topics(monkeypatch: pytest.MonkeyPatch) -> Topics:
     made = Topics()
     monkeypatch.setattr(reader, "Consumer", made.consumer)
-    monkeypatch.setattr(app_run, "AdminClient", made.consumer)
+    monkeypatch.setattr(app_verdict, "AdminClient", made.consumer)
     made.put("orders", "a", "b", "c")
     return made
 
@@ -133,7 +134,7 @@ def judged(
     feeder = Feeder("", "orders", "r", ["id"], acknowledged=set(acknowledged), sent=3)
     apps = apps or copies()
     run._notice(cast("Any", SimpleNamespace(planned=planned)), apps, feeder)
-    return run._check("127.0.0.1:1", feeder, apps, [])
+    return run.verdict.check("127.0.0.1:1", feeder, apps, [])
 
 
 def broken(found: Judgement) -> set[str]:
@@ -200,7 +201,7 @@ def test_a_client_that_did_not_return_is_a_note(topics: Topics, tmp_path: Path) 
     topics.put("invoices", "a", "b", "c")
     told = "watching invoices: Consumer.close has not returned within 30 s"
     feeder = Feeder("", "orders", "r", ["id"], acknowledged=set("abc"), sent=3)
-    found = a_run(tmp_path)._check("127.0.0.1:1", feeder, copies(), [told])
+    found = a_run(tmp_path).verdict.check("127.0.0.1:1", feeder, copies(), [told])
     assert told in found.notes
     assert found.verdict == "valid"
 
@@ -281,10 +282,10 @@ async def test_faults_that_hit_an_application_that_did_not_work_yet(
     run = a_run(tmp_path, schedule=[Fault("kill", "app")])
     watcher = Watcher("", "invoices", 3, cast("Any", {}))
     await run._first_output(copies(), watcher)
-    assert run.missing == [
+    assert run.verdict.missing == [
         "nothing had come out in invoices 60 s after the start, when the faults began"
     ]
     watcher.ids.add("a")
-    run.missing.clear()
+    run.verdict.missing.clear()
     await run._first_output(copies(), watcher)
-    assert run.missing == []
+    assert run.verdict.missing == []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from highwater.chaos.aimed.probes import CLOSED, HIT, NOT_RUN, Probe
+from highwater.chaos.aimed.app_stage import CLOSED, HIT, NOT_RUN, Probe
 from highwater.chaos.aimed.promises import accounts, demanded, unexamined
 
 EVERY = demanded(exactly_once=True, ordered=True)

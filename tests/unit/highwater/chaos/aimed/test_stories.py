@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from highwater.chaos.aimed.probes import CLOSED, HIT, Probe
+from highwater.chaos.aimed.app_stage import CLOSED, HIT, Probe
 from highwater.chaos.aimed.stories import plainest_loss, shared_ids, story_of, story_of_order
 
 PLACES = ("orders-1", "invoices", "group app")
