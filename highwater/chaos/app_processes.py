@@ -7,6 +7,7 @@ ends by itself is started again, as a supervisor would, but not for ever.
 from __future__ import annotations
 
 import os
+import re
 import shlex
 from collections import Counter
 from collections.abc import Awaitable, Callable
@@ -27,12 +28,20 @@ TOO_OFTEN: Final = "six times"
 RESTART_AFTER_S: Final = 1.0
 GRACE_S: Final = 5.0
 LAST_LINES: Final = 5
+_LIBRDKAFKA: Final = re.compile(r"%\d\|\d+\.\d+\|")
 SILENT: Final = ("it printed nothing",)
 
 
 def name_of(copy: int) -> str:
     """`app`, `app-2`, ...; copies count from 1."""
     return "app" if copy == 1 else f"app-{copy}"
+
+
+def last_words(output: str) -> tuple[str, ...]:
+    """The last lines that an application printed itself; librdkafka's own log says less."""
+    lines = [line for line in output.splitlines() if line.strip()]
+    own = [line for line in lines if not _LIBRDKAFKA.match(line)]
+    return tuple((own or lines)[-LAST_LINES:]) or SILENT
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,8 +202,7 @@ class AppCluster:
             for copy in self.copies.values():
                 if not copy.wanted or copy.running or copy.child is None:
                     continue
-                lines = [line for line in copy.child.new_output().splitlines() if line.strip()]
-                words = tuple(lines[-LAST_LINES:]) or SILENT
+                words = last_words(copy.child.new_output())
                 excused = trio.current_time() < copy.excused_until
                 end = End(copy.child.popen.poll(), words, excused)
                 copy.ends.append(end)

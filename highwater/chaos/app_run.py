@@ -100,6 +100,7 @@ class AppRun:
 
     async def execute(self) -> Judgement:
         options = self.options
+        self.verdict.began = trio.current_time() - self.progress.elapsed_s()
         self.folder.create()
         self.path.write_text(self._text)
         self._write_about()
@@ -275,7 +276,6 @@ class AppRun:
                 faults.cancel_scope.cancel()
 
             faults.start_soon(give_up)
-            self.verdict.began = trio.current_time()
             await engine.run(self.schedule, self.options.duration_s)
             faults.cancel_scope.cancel()
         self.progress.phase("healing")

@@ -63,7 +63,7 @@ class AppVerdict:
     """Reasons why it proves nothing."""
     stage: AppStage | None = None
     began: float = 0.0
-    """When the faults began."""
+    """When the screen's clock began, by trio's."""
     deaths: DeathWitness = field(default_factory=lambda: DeathWitness(lambda number: []))
     _outputs: dict[int, tuple[int, int]] = field(default_factory=dict)
     """Partition of the output -> how many records it has, and the offset after the last."""

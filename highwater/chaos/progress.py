@@ -61,8 +61,11 @@ class Progress:
             self._said = now
             self.say(self._counts)
 
+    def elapsed_s(self) -> float:
+        return time.monotonic() - self._began
+
     def _clock(self) -> str:
-        return f"{time.monotonic() - self._began:6.1f}s"
+        return f"{self.elapsed_s():6.1f}s"
 
     def _refresh(self) -> None:
         if self._status is None:

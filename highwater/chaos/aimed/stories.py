@@ -57,7 +57,8 @@ def story_of(
     probes: Sequence[Probe], rule: str, id_: str, places: tuple[str, str, str], began: float
 ) -> Story | None:
     """The strike that explains what became of this input; None where none does.  `places`: the
-    input's topic and partition, the output, and the group.  `began`: when the faults did."""
+    input's topic and partition, the output, and the group.  `began`: when the
+    screen's clock did."""
     windows = {LOST: (AHEAD, REFUSED), REPEATED: (BEHIND, ENDING)}.get(rule, ())
     for probe in probes:
         if probe.window in windows and probe.outcome == HIT and id_ in probe.inputs:
