@@ -21,7 +21,7 @@ A dead copy's member leaves its group at once, or the others would wait for its 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -48,7 +48,6 @@ from highwater.verdict.headline import counted
 ENDING: Final = "ending"
 LOSS: Final = "unreplicated"
 WHEN: Final = (AHEAD, BEHIND, ENDING)
-TRIES: Final = 2
 PENDING_S: Final = 2.0
 """How long something to be written is waited for before followers are cut off, and how long what
 the next leader has."""
@@ -56,13 +55,17 @@ LOSS_TRIES: Final = 3
 TAKES_OVER_S: Final = 6.0
 """The most time that another copy has to take over from one that stands still.  It has to wait for
 longer where a transaction of that one has offsets pending (KIP-447)."""
+OPENS_S: Final = 1.5
+"""A held message keeps a window open for so long at least: watchers may be late."""
 SETTLED_S: Final = 0.3
 """An input counts as in a window once it has been there for so long: watchers may be late."""
 _HELD: Final = {
-    AHEAD: ("Produce",),
-    BEHIND: ("OffsetCommit", "TxnOffsetCommit", "EndTxn"),
-    ENDING: ("EndTxn",),
+    AHEAD: (("Produce",), ("Produce",)),
+    # what adds a partition to the transaction may wait behind TxnOffsetCommit, and the output then
+    BEHIND: (("OffsetCommit", "TxnOffsetCommit", "EndTxn"), ("OffsetCommit", "EndTxn")),
+    ENDING: (("EndTxn",), ("EndTxn",)),
 }
+"""Of each attempt."""
 
 
 _Effect = Callable[[AppStage, Fault], Awaitable[Done]]
@@ -108,9 +111,9 @@ class _Strike:
         held = 0
         if (why := await self._works()) is not None:
             return self._ended(NOT_RUN, why)
-        for _ in range(TRIES):
+        for apis in _HELD[self.window]:
             hold_s = self._hold_s()
-            self._hold()
+            self._hold(apis)
             ids = await self._opens(hold_s)
             if ids is not None:
                 return await self._strike(ids)
@@ -118,7 +121,7 @@ class _Strike:
             self._let_go()
             await self._commits_again()
         if not held:
-            what = " nor ".join(_HELD[self.window])
+            what = " nor ".join(_HELD[self.window][0])
             return self._ended(NOT_RUN, f"no {what} came from {self.name}")
         interval_s = self.aim.wire.interval_s
         if interval_s is not None and hold_s < interval_s:
@@ -152,12 +155,12 @@ class _Strike:
     def _hold_s(self) -> float:
         return self.aim.wire.hold_s(commits=self.window != AHEAD)
 
-    def _hold(self) -> None:
+    def _hold(self, apis: Sequence[str]) -> None:
         side = Side.RESPONSE if self.window == ENDING else Side.REQUEST
         topic = self.stage.output if self.window == AHEAD else ""
         self.rules = [
             self.aim.doors.links.add(Rule(Action.HOLD, api, side, topic=topic, limit=0))
-            for api in _HELD[self.window]
+            for api in apis
         ]
 
     def _let_go(self) -> None:
@@ -165,18 +168,21 @@ class _Strike:
             self.aim.doors.links.release(rule)
 
     async def _opens(self, within_s: float) -> dict[str, float] | None:
-        """The ids that stay in the window; None where none did."""
-        with trio.move_on_after(within_s):
-            while True:
-                if self.window == ENDING:
-                    if any(rule.matched for rule in self.rules):
-                        return {}
-                else:
-                    settled = trio.current_time() - SETTLED_S
-                    ids = self.stage.window_of(self.window, self.name)
-                    if any(since <= settled for since in ids.values()):
-                        return ids
-                await trio.sleep(LOOK_S)
+        """The ids that stay in the window; None where none did, though a message was held for long
+        enough to see some."""
+        until = trio.current_time() + within_s
+        held: float | None = None
+        while (now := trio.current_time()) < until or (held and now < held + OPENS_S):
+            if held is None and any(rule.matched for rule in self.rules):
+                held = now
+            if self.window == ENDING:
+                if held is not None:
+                    return {}
+            else:
+                ids = self.stage.window_of(self.window, self.name)
+                if any(since <= now - SETTLED_S for since in ids.values()):
+                    return ids
+            await trio.sleep(LOOK_S)
         return None
 
     async def _commits_again(self) -> None:
