@@ -84,12 +84,12 @@ class AppVerdict:
             )
         told = f"{feeder.sent:,} inputs sent, {len(feeder.acknowledged):,} acknowledged"
         judgement = judge(self.contract, found, [told, *apps.ends(), *left, *reader.notes])
+        shared = shared_ids(self.stage.transactional_ids() if self.stage else {})
         if judgement.verdict == "invalid":
             rule, first, many = next(
                 (i, e, o.violations) for i, o in judgement.checks.items() if o.status == "violated"
                 for e in found["checks"][i]["examples"] if e["kind"] == "violation"
             )  # fmt: skip
-            shared = shared_ids(self.stage.transactional_ids() if self.stage else {})
             if shared:
                 judgement.headline += shared
             elif (tale := self._story(rule, first)) is not None:
@@ -100,7 +100,7 @@ class AppVerdict:
         self._account(judgement)
         judgement.notes[:0] = [*self.problems, *(f"void: {line}" for line in self.missing)]
         if self.problems:
-            judgement.verdict, judgement.headline = "invalid", self.problems[0]
+            judgement.verdict, judgement.headline = "invalid", self.problems[0] + shared
         elif self.missing and judgement.verdict == "valid":
             judgement.verdict = "void"
             judgement.headline = f"this run proves nothing: {self.missing[0]}"
