@@ -1,10 +1,12 @@
 """Faults that aim at a user's application: they strike where its mistake would show.
 
-    windows   which inputs would be lost, or repeated, if a copy died now
-    watchers  what the topics say: what is stored, shown, and committed
-    doors     proxies of each copy's own: whose messages they are, and which are held
-    wire      what a copy's own requests tell
-    probes    the verbs: hold one kind of message until the window is open, then strike
+    windows    which inputs would be lost, or repeated, if a copy died now
+    commits    what groups commit, for the windows; the output is watched by `app_traffic`
+    doors      proxies of each copy's own: whose messages they are, and which are held
+    wire       what a copy's own requests tell
+    probes     verbs that hold one kind of message until the window is open, then strike
+    refusals   verbs that refuse what a copy writes
+    promises   what was tried for each promise; stories: the mistake in words
 
 What is seen on the wire says only when to strike and how long to hold.  It never accuses: the
 contract over the topics does.

@@ -281,6 +281,9 @@ async def lose_unreplicated(stage: AppStage, fault: Fault) -> Done:
             break
     if hit:
         probe = Probe(LOSS, done.target, HIT, f"{done.effect}, of {tp}")
+    elif stage.acks() & {0, 1}:
+        told = f"what the leader of {tp} acknowledged alone had been copied, or nothing was written"
+        probe = Probe(LOSS, done.target, NOT_RUN, told)
     elif stage.produced() > produced:
         told = f"nothing was acknowledged by the leader of {tp} while its followers were cut off"
         probe = Probe(LOSS, done.target, CLOSED, told)

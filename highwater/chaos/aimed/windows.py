@@ -39,10 +39,6 @@ class Windows:
         self._shown: set[str] = set()
         self._open: dict[str, dict[str, float]] = {window: {} for window in WINDOWS}
         """Window -> the ids in it -> since when."""
-        self.widest: dict[str, int] = dict.fromkeys(WINDOWS, 0)
-        """The most inputs that were in a window at once."""
-        self.commits = 0
-        """Offsets of the input that groups have committed."""
 
     def sent(self, id_: str, partition: int, offset: int) -> None:
         """An input was acknowledged."""
@@ -61,7 +57,6 @@ class Windows:
 
     def committed(self, group: str, partition: int, offset: int | None) -> None:
         """A group's offset in a partition of the input; None: it is gone."""
-        self.commits += offset is not None
         of = self._partitions[partition]
         if offset is None:
             of.groups.pop(group, None)
@@ -84,7 +79,6 @@ class Windows:
         within = self._open[window]
         if inside:
             within.setdefault(id_, self._clock())
-            self.widest[window] = max(self.widest[window], len(within))
         else:
             within.pop(id_, None)
 

@@ -41,7 +41,6 @@ def test_what_is_stored_and_not_committed_is_behind() -> None:
     assert w.only_stored(["r-0", "r-1"]) == 1
     w.committed("app", 0, 1)
     assert w.within(BEHIND, [0]).keys() == {"r-1"}
-    assert w.widest == {AHEAD: 1, BEHIND: 2}
 
 
 def test_every_order_of_the_same_news_ends_the_same() -> None:
