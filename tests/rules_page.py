@@ -32,6 +32,11 @@ are SQL files in `spark/checks`, run by Spark and by DuckDB on the folder of a r
 simulation checks most of them as it goes. Rules R are about what brokers hold, on their disks and
 in memory: the simulation checks them after each step. A number that is missing is not used.
 
+The *witness* says who vouches for a rule, so that no broker is asked about itself. Of rules C, T, G
+and L it is the history: what clients sent, were told and read, and of some the segments on the
+brokers' disks. Looking changes nothing there, as files are read when the run is over; where it
+could change something in a rule R, its witness says so.
+
 A *planted history* is a small run with one known fault: the rule must flag it, in both engines. A
 *mutant* is a broken broker: [mutants-sim.md](mutants-sim.md) says how many seeds it takes to find
 it. The numbers of the mutants here are those whose list of rules names the rule.
@@ -124,6 +129,7 @@ def brokers_rule(rule: Rule) -> str:
     modules = ", ".join(f"`{name}`" for name in modules_of(rule.id))
     facts = [
         ("source", rule.source),
+        ("witness", rule.witness),
         ("checked in", f"highwater/simulation: {modules}"),
         ("mutants", _numbers(mutants_of(rule.id))),
     ]

@@ -23,6 +23,7 @@ from highwater.simulation.requested import Requested
 from highwater.simulation.rules.at_rest import mistaken_leader, unrest
 from highwater.simulation.rules.cluster_rules import Rules
 from highwater.simulation.rules.mirror import NEWER
+from highwater.simulation.rules.second_opinions import partings
 from highwater.simulation.wire_tap import WireTap
 from highwater.world.sim import ZOOKEEPER, Host, Kernel, Simulation, SimWorld
 from highwater.world.sim.disk import SimDisk
@@ -242,6 +243,7 @@ class SimCluster:
                 return  # killed at the instant of its start, and the next life has begun
             node.broker = Broker(config, world, node.name)
             self.rules.watch_cleaner(node.broker.cleaner)
+            self.rules.watch_metadata(node.id, node.broker.services.metadata)
             world.process.after_step = self.rules.watch(node.id, node.broker.replicas)
             async with trio.open_nursery() as nursery:
                 await nursery.start(partial(self._serve, node, node.broker))
@@ -401,14 +403,16 @@ class SimCluster:
 
     def unrest(self) -> str | None:
         """What a broker still has in hand (`rules/at_rest.py`), or None."""
+        tree = self.simulation.zookeeper.ensemble.nodes
+        addresses = {node.id: (node.name, PORT) for node in self.nodes.values()}
         for node in self.nodes.values():
             marks, disk = self._checkpoint(node), node.host.disk
             broker = node.broker if node.running else None
-            found = unrest(broker, disk, DATA, self.rules.partitions, marks)
+            found = unrest(broker, disk, DATA, self.rules.partitions, marks, tree, addresses)
             if found is not None:
                 return f"{node.name} {found}"
         running = {n.id: n.broker for n in self.nodes.values() if n.running and n.broker}
-        return mistaken_leader(running)
+        return mistaken_leader(running) or next(partings(running), None)
 
 
 class _Ready:

@@ -23,6 +23,7 @@ from highwater.simulation.workloads.retained import RetainedTopics
 from highwater.simulation.workloads.static_members import Shift
 from highwater.simulation.workloads.transaction_workload import Transactions
 from highwater.simulation.workloads.trimmed import TrimmedTopic
+from highwater.simulation.workloads.trimmed_transactions import TrimmedTransactions
 
 if TYPE_CHECKING:
     from highwater.world.sim import Kernel
@@ -73,6 +74,7 @@ PARTS: tuple[type[Part], ...] = (
     Filing,
     KeyedTransactions,
     MixedCommits,
+    TrimmedTransactions,
     EpochReader,
     Unclean,
     ColdReads,

@@ -74,6 +74,8 @@ class PartitionTruth:
     """When (s, virtual) a cleaner took all replicas to be in the ISR, and one was not."""
     leaders: dict[int, int] = field(default_factory=dict)
     """Leader epoch -> the broker that led in it."""
+    began: dict[int, int] = field(default_factory=dict)
+    """Leader epoch -> where the log of its leader ended when it began."""
     replicas: dict[int, Replica] = field(default_factory=dict)
     unclean_epoch: int = -1
     """The leader epoch of the last election of a replica outside the ISR, where it is allowed."""

@@ -167,7 +167,9 @@ class _Compared(Question):
         self._log_start(moments, log_start, f"{how} the log start")
         if log_start > hw:
             self._broken("R3", tp, f"{how} the HW {hw}, and the log start {log_start}")
-        self._lso(moments, hw, lso, f"{how} the LSO")
+        if lso < log_start <= hw:
+            self._broken("T7", tp, f"{how} the LSO {lso}, and the log start {log_start}")
+        self._lso(moments, hw, lso, log_start, f"{how} the LSO")
 
     def latest(self, tp: TopicPartition, offset: int, *, committed: bool = False) -> None:
         moments = self._moments(tp)
@@ -219,7 +221,7 @@ class _Compared(Question):
             least = max(moments.before.log_start, moments.before.first_segment)
             self._within("R3", moments, what, offset, least, moments.after.log_start)
 
-    def _lso(self, moments: _Moments, hw: int, lso: int, what: str) -> None:
+    def _lso(self, moments: _Moments, hw: int, lso: int, log_start: int, what: str) -> None:
         truth, before, after = moments
         self._book.seen["answers: LSO"] += 1
         if lso > hw:
@@ -230,7 +232,10 @@ class _Compared(Question):
         if stable is None or (hw > truth.end and not truth.given_up):
             return
         self._book.seen["answers: LSO by the log"] += 1
-        if lso != (expected := stable.at(hw)):
+        expected = stable.at(hw)
+        if log_start <= hw:
+            expected = max(expected, log_start)  # records of an open transaction may be deleted
+        if lso != expected:
             self._broken("T7", truth.tp, f"{what} {lso}; below its HW {hw} the log has {expected}")
 
     def _latest_stable(self, moments: _Moments, offset: int) -> None:
@@ -243,6 +248,10 @@ class _Compared(Question):
             self._within("T7", moments, what, offset, before.lso, after.lso)
             least, most = before.hw, after.hw
         stable = self._answers.stable(truth, self._broker if before is not None else None)
+        if before is None and truth.tp.topic in self._book.shortened:
+            return  # where its log began is not known
+        if before is not None and after is not None and after.log_start >= offset > 0:
+            return  # the first record of an open transaction is deleted, and `_within` has compared
         if stable is not None and offset not in (possible := stable.between(least, most)):
             self._broken(
                 "T7", truth.tp, f"{what} {offset}; while the HW rose from {least} to {most}, the "

@@ -20,6 +20,7 @@ from highwater.broker.log.checkpoints import (
 )
 from highwater.kafka.types import TopicPartition
 from highwater.simulation.rules.replayed_state import forgetful
+from highwater.simulation.rules.second_opinions import disagreement
 from highwater.world.sim.inode import Inode
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from highwater.simulation.rules.agreed_log import PartitionTruth
     from highwater.world.sim.disk import SimDisk
     from highwater.world.sim.kernel import Life
+    from highwater.world.sim.zookeeper_server import Znode
 
 _OFTEN_MS = 2000
 """Only retention that is checked so often has come by while a run is at rest."""
@@ -40,9 +42,11 @@ def unrest(
     data: str,
     truths: Mapping[TopicPartition, PartitionTruth],
     marks: Mapping[TopicPartition, int],
+    tree: Mapping[str, Znode],
+    addresses: Mapping[int, tuple[str, int]],
 ) -> str | None:
     """The first thing of one broker that is not at rest, or None.  `marks` are the high watermarks
-    that its disk has."""
+    that its disk has, `tree` is ZooKeeper's, `addresses` are those of the brokers."""
     if broker is None:
         return "does not run"
     services = broker.services
@@ -64,6 +68,7 @@ def unrest(
             broker.config.log_segment_delete_delay_ms,
         ),
         forgetful(broker, disk, truths),
+        disagreement(broker, disk, truths, tree, addresses),
     )
     return next(found, None)
 

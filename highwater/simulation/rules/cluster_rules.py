@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from highwater.kafka.types import TopicPartition
 from highwater.simulation.rules.agreed_log import View
@@ -37,6 +37,8 @@ from highwater.simulation.rules.zookeeper_rules import ZooKeeperRules
 
 if TYPE_CHECKING:
     from highwater.broker.log.cleaner.cleaner import LogCleaner
+    from highwater.broker.metadata.metadata_cache import MetadataCache
+    from highwater.broker.metadata.metadata_update import MetadataUpdate
     from highwater.broker.replica.partition import Partition
     from highwater.broker.replica.replica_manager import ReplicaManager
     from highwater.simulation.last_events import Trace
@@ -107,6 +109,25 @@ class Rules(Book):
             return whole
 
         cleaner.all_in_sync = answered
+
+    def watch_metadata(self, broker: int, metadata: MetadataCache) -> None:
+        """R12: holds what is kept for answers to what would be made anew, after each change."""
+        private: Any = metadata
+        apply = metadata.apply
+
+        def applied(update: MetadataUpdate, now_ms: int | None) -> Any:
+            deleted = yield from apply(update, now_ms)
+            kept = private._encoded, private._answers
+            told = {(v, on): metadata.answer(v, on, None) for v, on in kept[0]}
+            private._encoded, private._answers = {}, {}
+            for (version, listener), answer in told.items():
+                if answer != metadata.answer(version, listener, None):
+                    what = f"would answer Metadata v{version} from what is no longer so"
+                    self.broken("R12", f"broker-{broker} {what}")
+            private._encoded, private._answers = kept
+            return deleted
+
+        private.apply = applied
 
     def watch(self, broker: int, replicas: ReplicaManager) -> Callable[[], None]:
         """Watches a broker from its first step on; gives the function to call after each step."""

@@ -69,6 +69,11 @@ class Batch(NamedTuple):
             at += 1
         return self.records[at + 2 : at + 4] == b"\0\0"
 
+    @property
+    def size(self) -> int:
+        """In bytes."""
+        return len(self.records) + _RECORDS_AT
+
     def same(self, other: Batch) -> bool:
         return self is other or self[:5] == other[:5]
 
@@ -223,12 +228,17 @@ class ReplicaMirror:
     @property
     def size(self) -> int:
         """The bytes of its batches."""
-        return sum(len(batch.records) + _RECORDS_AT for batch in self.batches)
+        return sum(batch.size for batch in self.batches)
+
+    def in_segment(self, path: str) -> list[Batch]:
+        """The batches of the segment whose `.log` has this path."""
+        held = self._segments.get(posixpath.basename(path))
+        return held.batches if held else []
 
     def misdated(self, segment: Segment) -> str | None:
         """What is wrong with the largest timestamp that a broker has for a segment, or None."""
-        held = self._segments.get(posixpath.basename(segment.file.path))
-        newest = max((batch.max_timestamp for batch in held.batches), default=-1) if held else -1
+        held = self.in_segment(segment.file.path)
+        newest = max((batch.max_timestamp for batch in held), default=-1)
         private: Any = segment
         known = private._max_timestamp if private._max_known else self._last_time(segment)
         if known == newest:

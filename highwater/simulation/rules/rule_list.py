@@ -16,6 +16,8 @@ class Rule(NamedTuple):
     name: str
     promise: str
     source: str
+    witness: str
+    """Who vouches for it, and whether looking changes anything."""
 
 
 RULES = (
@@ -25,6 +27,8 @@ RULES = (
         "All that a leader counts as committed, the batches below its high watermark, stands "
         "on every member of the ISR that ZooKeeper has, byte for byte.",
         "KIP-497; Partition.maybeIncrementLeaderHW",
+        "the disks, by a parser of the harness's own, and ZooKeeper's tree; of the broker only "
+        "the high watermark",
     ),
     Rule(
         "R2",
@@ -33,6 +37,7 @@ RULES = (
         " the ISR is a part of the assigned replicas. A reassignment ends when all of its target "
         "has been in the ISR, or where it began; the replicas from before it stay until then.",
         "LeaderAndIsr; PartitionStateMachine",
+        "ZooKeeper's tree",
     ),
     Rule(
         "R3",
@@ -43,6 +48,8 @@ RULES = (
         "Fetch or ListOffsets bears, or that a fetch session leaves out as known, are those that "
         "the leader had while it was asked, and never above what was committed.",
         "KIP-497, KIP-207, KIP-227",
+        "the disks and ZooKeeper's tree; the high watermark is the broker's word, held to the "
+        "one that clients are told",
     ),
     Rule(
         "R4",
@@ -50,6 +57,7 @@ RULES = (
         "Each elected leader holds every record that was acknowledged with acks=all. Unclean "
         "elections, and a leader that was alone when it lost its power, are set apart.",
         "KIP-101; Election",
+        "ZooKeeper's tree, the disks, and the clients that were told of each record",
     ),
     Rule(
         "R5",
@@ -58,12 +66,14 @@ RULES = (
         "everywhere once the cluster is whole. Compacted topics are compared by the records "
         "that survive.",
         "KIP-101, KIP-279",
+        "the disks; of the broker only the high watermark",
     ),
     Rule(
         "R6",
         "what was read stays",
         "A record that a consumer was given is on every later leader at that offset.",
         "KIP-320",
+        "what clients have read, and the disks",
     ),
     Rule(
         "R7",
@@ -72,6 +82,7 @@ RULES = (
         "watermark falls only by a restart, or by a cut to the new end of its log; and no replica "
         "cuts off what was committed.",
         "KIP-101, KIP-279",
+        "ZooKeeper's tree, the disks, and every broker's view beside the others'",
     ),
     Rule(
         "R8",
@@ -81,6 +92,7 @@ RULES = (
         "a term began, the largest timestamp of its last segment is known, too, and of each "
         "producer the epoch, the last sequence and the open transaction, as the log has them.",
         "KIP-101, KIP-279; LeaderEpochFileCache, LogSegment.truncateTo, ProducerStateManager",
+        "the disks; the broker's memory is looked at, and no index is loaded for it",
     ),
     Rule(
         "R9",
@@ -89,6 +101,7 @@ RULES = (
         "leader's epoch. With fewer than min.insync.replicas members the high watermark "
         "stands still.",
         "KIP-207, KIP-966; Partition.maybeExpandIsr",
+        "ZooKeeper's tree and the disks",
     ),
     Rule(
         "R10",
@@ -96,12 +109,15 @@ RULES = (
         "The controller epoch rises by one with each move, and survives a restart of "
         "everything. A request with an older controller, leader or broker epoch is refused.",
         "KIP-320, KIP-380; KafkaController",
+        "ZooKeeper's tree, and the answers to old requests that the harness keeps or invents: "
+        "these are faults of their own",
     ),
     Rule(
         "R11",
         "checkpoint",
         "After a restart a high watermark is at or above the last one that was written down.",
         "ReplicaManager.checkpointHighWatermarks",
+        "the checkpoint that the disk had when the broker last died",
     ),
     Rule(
         "R12",
@@ -110,8 +126,11 @@ RULES = (
         "any other. Mutants are searched for without them (`python -O`), so that the checks from "
         "outside have to find each. No broker logs an exception that only a mistake of its own "
         "raises (`AttributeError`, `TypeError`, `LookupError`, ...), whoever is answered, or the "
-        "same warning 50 times within a second; and a client can read every answer.",
+        "same warning 50 times within a second. A client can read every answer, and an answer that "
+        "is kept for the next one to ask (Metadata) is the one that would be made anew.",
         "the invariants 2 to 7 of ARCHITECTURE.md",
+        "the broker's log and its death; the bytes of its answers; what it keeps for answers is "
+        "made anew beside it, and put back",
     ),
     Rule(
         "R13",
@@ -122,6 +141,7 @@ RULES = (
         "Nothing that was acknowledged rests on what it could not write. After an orderly stop "
         "all of its logs are on the disk.",
         "KIP-112; ReplicaManager.handleLogDirFailure",
+        "the disk that gave the error, ZooKeeper's tree, and the disk after a power loss",
     ),
     Rule(
         "R14",
@@ -129,12 +149,14 @@ RULES = (
         "Where a leader's fetches skip a partition for a follower, the follower has all of "
         "the log, is in the ISR, and knows HW, LSO and log start.",
         "none of Kafka's, which has no such rest: `broker/replica/rests.py`",
+        "the follower's log, and what the leader knows",
     ),
     Rule(
         "T1",
         "reads of one's own",
         "A transaction does not read, under read_committed, the records that it has sent itself.",
         "KIP-98",
+        "the client inside the transaction",
     ),
     Rule(
         "L2",
@@ -149,6 +171,9 @@ RULES = (
         "their logs makes them. "
         "No deleted segment was closed before file.delete.delay.ms was over.",
         "none of Kafka's: what a healed cluster is for",
+        "ZooKeeper's tree, the disks, a replay of the logs, each broker's memory beside its "
+        "leader's or follower's; what a broker applies is compared with the tree without asking "
+        "the broker, as its answer would apply what it reads",
     ),
     Rule(
         "L5",
@@ -156,5 +181,6 @@ RULES = (
         "A LeaderAndIsr is applied within a second of virtual time, however full the data channel"
         " is.",
         "KIP-291",
+        "the harness's clock, and a request of its own",
     ),
 )

@@ -23,14 +23,16 @@ producer that has seen this raises its epoch before it goes on, as KIP-890 does 
 transaction.
 
 Losses of records, markers, decisions or commits in a careless power loss are excused, with
-everything that depends on them (`allowed_losses`).
+everything that depends on them (`allowed_losses`).  So are records that somebody was asked to
+delete (`trimmed_transactions`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, Self
 
 import trio
 
@@ -65,6 +67,7 @@ IDS = ("bank-0", "bank-1")
 TIMEOUT_MS = 5000
 STABLE_S = 60.0
 """The time after the faults for time-outs, their detection, and markers, of all partitions."""
+EARLIEST = -2
 LOOK_S = 10.0
 """The least time for one partition's offsets."""
 
@@ -87,6 +90,14 @@ class Transactions(Part):
         self.instances = 0
         self.ends: dict[TopicPartition, int] = {}
         """The end of the last read of each partition."""
+        self.deleted: Mapping[TopicPartition, int] = defaultdict(int)
+        """Records below may be gone."""
+
+    @classmethod
+    def of(cls, shared: Shared) -> Self:
+        part = super().of(shared)
+        part.deleted = shared.cluster.requested.deletions
+        return part
 
     def clients(self) -> Works:
         producers = {f"producer-{name}": partial(self.produce, name=name) for name in IDS}
@@ -128,6 +139,9 @@ class Transactions(Part):
                     found, positions[tp], lso = await client.read(tp, positions[tp])
                 except Failed as failed:
                     self.errors[failed.name] += 1
+                    if failed.name == "OFFSET_OUT_OF_RANGE" and positions[tp] < self.deleted[tp]:
+                        # the rules hold to the truth what is read from there on
+                        positions[tp] = self.deleted[tp]
                     client.forget(tp)
                     await client.pause()
                     continue
@@ -182,7 +196,7 @@ class Transactions(Part):
             if end is None:
                 return
             self.ends[tp] = end
-            position, values = 0, order.setdefault(tp, [])
+            position, values = await self._begin(client, tp), order.setdefault(tp, [])
             while position < end:
                 found, position, lso = await self.attempt(
                     client, lambda tp=tp, at=position: client.read(tp, at),  # type: ignore[misc]
@@ -198,6 +212,16 @@ class Transactions(Part):
             self._in_order(tp, values)
         for name in IDS:
             await self._offset(client, name)
+
+    async def _begin(self, client: TxnClient, tp: TopicPartition) -> int:
+        """Where the partition's log begins."""
+        if not self.deleted[tp]:
+            return 0
+        return int(
+            await self.attempt(
+                client, lambda: client.list_offset(tp, EARLIEST), lambda: client.forget(tp)
+            )
+        )
 
     def excused(self, told: Told, tp: TopicPartition, offset: int) -> bool:
         """Whether an expected loss leaves this record's fate open."""
@@ -256,7 +280,10 @@ class Transactions(Part):
 
     def _may_miss(self, told: Told, value: bytes) -> bool:
         place = told.places.get(value)
-        return self.excused(told, *place) if place is not None else self._decision_lost(told)
+        if place is None:
+            sent_to = (tp for tp, values in told.values.items() if value in values)
+            return self._decision_lost(told) or any(self.deleted[tp] for tp in sent_to)
+        return place[1] < self.deleted[place[0]] or self.excused(told, *place)
 
     def _in_order(self, tp: TopicPartition, values: list[bytes]) -> None:
         where = {value: index for index, value in enumerate(values)}

@@ -5,9 +5,10 @@
 * The reader has an incremental fetch session (KIP-227) with every broker, and asks each of them for
   all partitions, but for one or two that it drops now and then, and takes up again.  So most
   partitions of a session are in error most of the time, and recover without being named again when
-  that broker begins to lead them.  In half of the seeds it names leader epochs (KIP-320), and never
-  an older one than it knows; in the others a replaced leader that does not know it may answer that
-  the reader is out of range.  In half of the seeds brokers remember two or three sessions
+  that broker begins to lead them.  In half of the seeds it drops none and names no leader epochs:
+  it believes what a session was told once.  Of the others half name leader epochs (KIP-320), and
+  never an older one than they know; in the rest a replaced leader that does not know it may answer
+  that the reader is out of range.  In half of the seeds brokers remember two or three sessions
   (max.incremental.fetch.session.cache.slots), and followers' sessions evict the reader's.
 * DeleteRecords removes the beginning of a partition now and then, often every acknowledged record:
   a follower that is down or cut off may find that its leader's log begins above its own end.
@@ -194,6 +195,8 @@ class TrimmedTopic(Part):
     """The reader's positions."""
     sessions_for_all: bool = True
     """Brokers remember more sessions than there are readers and followers."""
+    trusts: bool = False
+    """The reader names a partition again only where its position has changed."""
 
     @classmethod
     def shape(cls, kernel: Kernel) -> dict[str, Any]:
@@ -203,7 +206,8 @@ class TrimmedTopic(Part):
     def of(cls, shared: Shared) -> Self:
         ample = shared.cluster.shape.session_slots > 1 + shared.cluster.shape.brokers
         deleted = shared.cluster.requested.deletions
-        return cls(*shared.told, deleted=deleted, sessions_for_all=ample)
+        trusts = shared.cluster.kernel.random("trust in sessions").random() < 0.5
+        return cls(*shared.told, deleted=deleted, sessions_for_all=ample, trusts=trusts)
 
     def clients(self) -> Works:
         return {"many": self.produce, "deleter": self.delete, "sessions": self.consume}
@@ -309,6 +313,7 @@ class TrimmedTopic(Part):
 
     async def consume(self, client: ManyClient) -> None:
         """Reads until cancelled."""
+        client.fenced = client.fenced and not self.trusts
         sessions: dict[int, FetchSessionHandler] = {}
         dropped: dict[int, list[TopicPartition]] = {}
         while True:
@@ -338,6 +343,8 @@ class TrimmedTopic(Part):
     ) -> dict[TopicPartition, int]:
         """The partitions to ask one broker for, with their positions; `dropped` are the others."""
         random = client.random
+        if self.trusts:
+            return dict(self.positions)
         if dropped and random.random() < _TAKE_UP:
             dropped.remove(random.choice(dropped))
             self.count["sessions: taken up again"] += 1
