@@ -346,7 +346,7 @@ class _Loader:
             if n > start:
                 self.segments[n - 1].forget_tail()
                 self.producers.take_snapshot()
-            done = self._recover_segment(segment, max(expected, segment.base_offset))
+            done = self._recover_segment(segment, expected if n > start else segment.base_offset)
             expected = done.end_offset
             if done.cut_bytes:
                 later = self.segments[n + 1 :]
@@ -368,9 +368,10 @@ class _Loader:
             return True
         return self.config.compacts or self.tp.topic in INTERNAL_TOPICS
 
-    def _recover_segment(self, segment: Segment, expected: int) -> Recovered:
+    def _recover_segment(self, segment: Segment, end_before: int) -> Recovered:
+        """`end_before`: below the segment's base offset where compaction has left a hole."""
         segment.reset_indexes()
-        position = 0
+        position, expected = 0, max(end_before, segment.base_offset)
         for header, view in _checked_batches(segment.file):
             last = header.base_offset + header.last_offset_delta
             if header.base_offset < expected or last - segment.base_offset > MAX_RELATIVE_OFFSET:
@@ -384,14 +385,14 @@ class _Loader:
                 break
             self._last_epoch = header.partition_leader_epoch
             segment.note(position, last, header)
-            self._note_epoch(header, expected)
+            self._note_epoch(header, end_before)
             for aborted in self.producers.replay(
                 header,
                 lambda h, v=view: marker_of(v, h, h.position),  # type: ignore[misc]
             ):
                 segment.txn_index.append(aborted)
             position += header.size
-            expected = last + 1
+            end_before = expected = last + 1
         cut = segment.size - position
         if cut:
             segment.file.truncate(position)

@@ -413,6 +413,24 @@ def test_an_epoch_begins_with_the_hole_before_its_first_batch(logs: Logs) -> Non
         log.close_files()
 
 
+def test_an_epoch_begins_with_the_hole_before_its_first_segment(logs: Logs) -> None:
+    """Seed 309 of --compacted --transactions at 576f6800, L2."""
+    compacted = replace(SMALL, cleanup_policy="compact")
+    log = logs.open(SMALL)
+    for n in range(20):
+        lead(log, batch(1), epoch=n // 4)
+    bases = [segment.base_offset for segment in log.segments]
+    log.close_files()
+    path = Path(f"{logs.folder}/{bases[0]:020d}.log")
+    first = next(batches(path.read_bytes()))
+    path.write_bytes(path.read_bytes()[: first.size])
+    log = logs.open(compacted, clean=False)
+    epoch = headers_of(log)[1].partition_leader_epoch
+    assert bases[1] > 4, "the first segment has a whole epoch, and a part of the next one"
+    assert log.epochs.entries[1] == (epoch, 1), "nothing of an older epoch is in the hole"
+    log.close_files()
+
+
 def test_holes_of_a_compacted_log_are_doubtful(logs: Logs) -> None:
     """Seeds 1833 and 1837 of five flags at fcf1e091, R5: a power loss took a tombstone at the end
     of a segment, and not the segments after it."""
