@@ -190,6 +190,7 @@ class SimCluster:
         self.rules.more_folders = shape.more_log_dirs
         self.rules.wall_ms = lambda broker: self.nodes[broker].host.clock.wall_ms()
         self.rules.online = self._online
+        self.rules.lateness.registered = self._registered
         self.simulation.zookeeper.on_write.append(self.rules.zookeeper_changed)
         self.tap = WireTap(self.simulation.fabric, [n.name for n in self.nodes.values()])
         self.deaths: list[str] = []
@@ -201,6 +202,7 @@ class SimCluster:
         node = self.nodes[broker_id]
         if node.running:
             return
+        self.rules.lateness.disturb()
         node.wanted, node.in_order = True, False
         node.errors_before = node.host.disk.errors
         world = self.simulation.start(node.host)
@@ -287,6 +289,7 @@ class SimCluster:
     def kill(self, broker_id: int) -> None:
         """kill -9."""
         node = self.nodes[broker_id]
+        self.rules.lateness.disturb()
         node.wanted = False
         if node.running and node.world is not None:
             self.trace.add(node.name, "is killed")
@@ -296,6 +299,7 @@ class SimCluster:
     def stop(self, broker_id: int) -> None:
         """SIGTERM: a controlled shutdown."""
         node = self.nodes[broker_id]
+        self.rules.lateness.disturb()
         node.wanted = False
         if node.running:
             self.trace.add(node.name, "is asked to stop")
@@ -330,6 +334,7 @@ class SimCluster:
 
     def freeze(self, broker_id: int) -> None:
         node = self.nodes[broker_id]
+        self.rules.lateness.disturb()
         if node.running and node.world is not None:
             self.trace.add(node.name, "is paused")
             node.world.process.freeze()
@@ -339,6 +344,10 @@ class SimCluster:
         if node.running and node.world is not None:
             self.trace.add(node.name, "goes on")
             node.world.process.thaw()
+
+    def _registered(self) -> bool:
+        tree = self.simulation.zookeeper.ensemble.nodes
+        return all(f"/brokers/ids/{number}" in tree for number in self.nodes)
 
     def _online(self, process: str, tp: TopicPartition, replicas: tuple[int, ...]) -> list[int]:
         """The replicas that a controller takes for online, by its own state."""
@@ -401,6 +410,10 @@ class SimCluster:
                 )
         return None
 
+    def brokers(self) -> dict[int, Broker]:
+        """Those that run."""
+        return {n.id: n.broker for n in self.nodes.values() if n.running and n.broker}
+
     def unrest(self) -> str | None:
         """What a broker still has in hand (`rules/at_rest.py`), or None."""
         tree = self.simulation.zookeeper.ensemble.nodes
@@ -411,7 +424,7 @@ class SimCluster:
             found = unrest(broker, disk, DATA, self.rules.partitions, marks, tree, addresses)
             if found is not None:
                 return f"{node.name} {found}"
-        running = {n.id: n.broker for n in self.nodes.values() if n.running and n.broker}
+        running = self.brokers()
         return mistaken_leader(running) or next(partings(running), None)
 
 

@@ -31,6 +31,8 @@ class Outcome:
     only: tuple[int, ...] | None = None
     operations: Counter[str] = field(default_factory=Counter)
     errors: Counter[str] = field(default_factory=Counter)
+    longest: Counter[str] = field(default_factory=Counter)
+    """The longest wait of each kind (s, virtual) while all was well (`rules/lateness`)."""
     expected_losses: int = 0
     virtual_seconds: float = 0.0
     real_seconds: float = 0.0
@@ -65,6 +67,6 @@ class Outcome:
 
 _LINE = (
     "seed", "replay", "digest", "seen", "faults", "skipped", "pairs", "operations", "errors",
-    "expected_losses", "virtual_seconds", "real_seconds", "steps", "events", "checks",
+    "longest", "expected_losses", "virtual_seconds", "real_seconds", "steps", "events", "checks",
     "last_events",
 )  # fmt: skip

@@ -20,6 +20,7 @@ from highwater.kafka.wire.codec import BadMessage
 from highwater.simulation.cluster import SimCluster, shape_of
 from highwater.simulation.coverage.taps import Collector, listening
 from highwater.simulation.faults.joint_writer import Writers
+from highwater.simulation.faults.joints import last_joint
 from highwater.simulation.faults.random_faults import Faults
 from highwater.simulation.faults.variations import plan
 from highwater.simulation.last_events import TraceHandler
@@ -37,6 +38,8 @@ from highwater.simulation.workloads.transactions_client import TxnClient
 from highwater.world.sim import Kernel, SimulationStuck, run_simulation
 
 START_S = 60.0
+CALM_SHARE, CALM_S = 1 / 3, 5.0
+"""In this share of the seeds a run goes on for so long when all is well again."""
 WHOLE_S = 120.0
 READ_S, KNOWN_S = 120.0, 10.0
 LONGEST_S = 3600.0
@@ -125,6 +128,8 @@ class _Run:
         outcome.events = cluster.kernel.events
         outcome.virtual_seconds = cluster.kernel.timeline.now
         outcome.seen = rules.seen
+        outcome.seen.update({f"waits: {k}": n for k, n in rules.lateness.examined.items()})
+        outcome.longest.update(rules.lateness.longest)
         outcome.checks = rules.checks
         outcome.expected_losses = rules.expected_losses
         outcome.operations = self._history.count
@@ -160,6 +165,11 @@ class _Run:
             for part in self._parts:
                 part.resting = True
             healed = await self._whole(cluster, WHOLE_S)
+            if healed and self._faults is not None and self._options.joints:
+                await self._faults.run(last_joint(cluster.kernel.random("last joint")))
+                healed = await self._whole(cluster, WHOLE_S)
+            if healed and cluster.kernel.random("calm").random() < CALM_SHARE:
+                healed = await self._calm(cluster)
             for part in self._parts:
                 healed = healed and await part.settle()
             clients.cancel_scope.cancel()
@@ -173,6 +183,14 @@ class _Run:
         if self._options.sql and cluster.rules.violation is None:
             for part in self._parts:
                 part.judge_by_sql()
+
+    async def _calm(self, cluster: SimCluster) -> bool:
+        """Goes on while all is well, and nothing may be late."""
+        cluster.rules.lateness.disturb()
+        if not await cluster.rules.lateness.watch(cluster.brokers, WHOLE_S, CALM_S):
+            cluster.rules.broken("L4", f"in {WHOLE_S:g} s after the faults all was never well")
+            return False
+        return True
 
     async def _look(self, cluster: SimCluster) -> bool:
         """The last look of each part; False if they do not end."""

@@ -56,6 +56,7 @@ class Summary:
     pairs: Counter[str] = field(default_factory=Counter)
     operations: Counter[str] = field(default_factory=Counter)
     errors: Counter[str] = field(default_factory=Counter)
+    longest: Counter[str] = field(default_factory=Counter)
     expected_losses: int = 0
     virtual_seconds: float = 0.0
     simulated_seconds: float = 0.0
@@ -75,6 +76,7 @@ class Summary:
         self.pairs += outcome.pairs
         self.operations += outcome.operations
         self.errors += outcome.errors
+        self.longest |= outcome.longest
         self.expected_losses += outcome.expected_losses
         self.virtual_seconds += outcome.virtual_seconds
         self.simulated_seconds += outcome.real_seconds
@@ -118,6 +120,7 @@ class Summary:
             "never": self.never(),
             "operations": dict(sorted(self.operations.items())),
             "errors": dict(sorted(self.errors.items())),
+            "longest_waits_while_well": dict(sorted(self.longest.items())),
             "expected_losses": self.expected_losses,
             "virtual_seconds": round(self.virtual_seconds, 1),
             "real_seconds": round(real, 1),

@@ -73,6 +73,11 @@ class LoseAnswer(OfOne):
     connection ends before the answer: it cannot know."""
 
 
+class CutAfterWrite(OfOne):
+    """The next write of the partition's state by that broker is answered, and then no bytes pass
+    between it and ZooKeeper."""
+
+
 @dataclass(frozen=True, slots=True)
 class DeposeAtWrite:
     """The controller's znode is deleted in the instant in which the topic's znode is written."""
@@ -178,9 +183,9 @@ class Cancel:
 
 
 Act = (
-    HoldNext | UntilHeld | UntilDelivered | LoseAnswer | DeposeAtWrite | UntilWritten | Prefer
-    | Elect | Kill | Start | Stop | UntilDown | LosePower | Freeze | Thaw | CutFromZooKeeper | Heal
-    | Depose | Pass | Write | End | Trim | Grow | Move | Cancel
+    HoldNext | UntilHeld | UntilDelivered | LoseAnswer | CutAfterWrite | DeposeAtWrite
+    | UntilWritten | Prefer | Elect | Kill | Start | Stop | UntilDown | LosePower | Freeze | Thaw
+    | CutFromZooKeeper | Heal | Depose | Pass | Write | End | Trim | Grow | Move | Cancel
 )  # fmt: skip
 
 

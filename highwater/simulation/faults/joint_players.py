@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 import trio
@@ -21,6 +22,7 @@ from highwater.simulation.faults.joint_acts import (
     THIRD,
     Act,
     Cancel,
+    CutAfterWrite,
     CutFromZooKeeper,
     Depose,
     DeposeAtWrite,
@@ -48,7 +50,7 @@ from highwater.simulation.faults.joint_acts import (
     Write,
 )
 from highwater.simulation.faults.joint_admin import JointAdmin
-from highwater.simulation.faults.joints import JOINTS
+from highwater.simulation.faults.joints import JOINTS, LAST
 from highwater.simulation.faults.staged_faults import Fault, NothingToBreak
 
 if TYPE_CHECKING:
@@ -62,6 +64,8 @@ if TYPE_CHECKING:
 PATIENCE_S, SHORT_PATIENCE_S = 10.0, 2.0
 """For a message or a write that may never come; the shorter one where the joint then goes on."""
 DELIVERY_S = 0.1
+ANSWERED_S = 0.02
+"""ZooKeeper's answer has come by then; the news of an ISR goes after it (`isr_writer`)."""
 
 
 @dataclass(slots=True)
@@ -105,7 +109,7 @@ class Joints:
         self._random = cluster.kernel.random("joints' casts")
 
     async def play(self, fault: Fault, _: BrokerNode) -> None:
-        joint = JOINTS.get(fault.kind) or self._improvised(fault.target)
+        joint = JOINTS.get(fault.kind) or LAST.get(fault.kind) or self._improvised(fault.target)
         tp, cast, assigned = self._cast(joint)
         patience_s = SHORT_PATIENCE_S if joint.skips else PATIENCE_S
         nothing: NothingToBreak | None = None
@@ -188,7 +192,7 @@ class Joints:
                 await self._until_held(scene)
             case UntilDelivered():
                 await trio.sleep_until(scene.delivered)
-            case LoseAnswer() | DeposeAtWrite():
+            case LoseAnswer() | CutAfterWrite() | DeposeAtWrite():
                 self._watch(scene, act)
             case UntilWritten():
                 await self._until_written(scene)
@@ -260,10 +264,13 @@ class Joints:
                 scene.frozen.discard(node.id)
                 cluster.thaw(node.id)
             case CutFromZooKeeper():
-                zookeeper = cluster.simulation.zookeeper.host
-                scene.cut += [(node.host, zookeeper), (zookeeper, node.host)]
-                for one, other in scene.cut:
-                    cluster.simulation.fabric.cut(one, other)
+                self._cut(scene, node)
+
+    def _cut(self, scene: _Scene, node: BrokerNode) -> None:
+        zookeeper = self._cluster.simulation.zookeeper.host
+        scene.cut += [(node.host, zookeeper), (zookeeper, node.host)]
+        for one, other in scene.cut:
+            self._cluster.simulation.fabric.cut(one, other)
 
     async def _until_down(self, node: BrokerNode) -> None:
         with trio.move_on_after(PATIENCE_S):
@@ -296,30 +303,33 @@ class Joints:
             raise NothingToBreak(f"no {api_name(hold.api_key)} came by")
         scene.delivered = trio.current_time() + hold.seconds + DELIVERY_S
 
-    def _watch(self, scene: _Scene, act: LoseAnswer | DeposeAtWrite) -> None:
+    def _watch(self, scene: _Scene, act: LoseAnswer | CutAfterWrite | DeposeAtWrite) -> None:
         """Something is done at the next write of one kind, and only then."""
         zookeeper, timeline = self._cluster.simulation.zookeeper, self._cluster.kernel.timeline
         written = scene.written = trio.Event()
 
-        def lose(changed: str, author: str) -> Callable[[], None] | None:
-            assert isinstance(act, LoseAnswer)
+        def of_writer(changed: str, author: str) -> Callable[[], None] | None:
+            assert not isinstance(act, DeposeAtWrite)
             node = self._who(scene, act.who)
             services = node.services
             if changed != znodes.state_path(scene.tp) or not author.startswith(f"{node.name}."):
                 return None
             if services is None or services.session is None:
                 return None
+            if isinstance(act, CutAfterWrite):
+                return partial(self._cut, scene, node)
             client = zookeeper.clients.get(services.session.session_id)
             return client.drop if client is not None else None
 
         def depose(changed: str, _: str) -> Callable[[], None] | None:
             return self._depose if changed == znodes.topic_path(scene.tp.topic) else None
 
-        what = lose if isinstance(act, LoseAnswer) else depose
+        what = depose if isinstance(act, DeposeAtWrite) else of_writer
+        after_s = ANSWERED_S if isinstance(act, CutAfterWrite) else 0.0
 
         def wrote(changed: str, author: str) -> None:
             if not written.is_set() and (done := what(changed, author)) is not None:
-                timeline.at(timeline.now, done)
+                timeline.at(timeline.now + after_s, done)
                 written.set()
 
         zookeeper.on_write.append(wrote)

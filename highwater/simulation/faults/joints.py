@@ -26,6 +26,7 @@ from highwater.simulation.faults.joint_acts import (
     TRANSACTIONS,
     Act,
     Cancel,
+    CutAfterWrite,
     CutFromZooKeeper,
     Depose,
     DeposeAtWrite,
@@ -199,8 +200,26 @@ JOINTS = {
 }
 
 
-KINDS = frozenset((*JOINTS, IMPROVISED))
+LAST = {
+    "the news of an ISR is cut off": Joint(
+        (
+            *(Freeze(FOLLOWER), Pass(Time(1.1, 1.5, "lag")), CutAfterWrite(LEADER), Thaw(FOLLOWER)),
+            *(UntilWritten(), Pass(Time(0.7, 0.95, "session")), Heal(), Pass(Time(0.0, 0.5))),
+        )
+    ),
+}
+"""Joints that come when all is healed: a later change would mend what they break."""
+LAST_SHARE = 0.5
+"""Of the seeds."""
+
+KINDS = frozenset((*JOINTS, *LAST, IMPROVISED))
 """The kinds of faults that are joints."""
+
+
+def last_joint(random: Random) -> list[Fault]:
+    """One, or none."""
+    kind, plays = random.choice(list(LAST)), random.random() < LAST_SHARE
+    return [Fault(0.0, kind, "any", 0.0)] if plays else []
 
 
 def joints(random: Random, seconds: float) -> list[Fault]:

@@ -114,6 +114,7 @@ class Faults:
         self.pairs: Counter[str] = Counter()
         self._active: dict[object, str] = {}
         """The faults under way."""
+        cluster.rules.lateness.under_way = lambda: bool(self._active)
         self._staged = StagedFaults(cluster, admin, tps, random, self.done)
         self.late_requests = self._staged.late_requests
         self._channel = FullChannel(cluster, tps[0].topic)
@@ -160,6 +161,8 @@ class Faults:
         token = object()
         others = sorted(set(self._active.values()))
         self._active[token] = fault.kind
+        lateness = self._cluster.rules.lateness
+        lateness.disturb()
         try:
             await self._verbs[fault.kind](fault, node)
         except NothingToBreak as nothing:
@@ -171,6 +174,7 @@ class Faults:
                 self.pairs[" + ".join(sorted((other, fault.kind)))] += 1
         finally:
             del self._active[token]
+            lateness.disturb()
 
     def _seen(self, effect: bool, what: str) -> None:
         """Records whether the fault's effect was seen in the world."""
@@ -197,6 +201,7 @@ class Faults:
     def heal(self) -> None:
         """Ends every fault."""
         cluster = self._cluster
+        cluster.rules.lateness.disturb()
         cluster.simulation.fabric.heal_all()
         cluster.simulation.zookeeper.slow_s = 0.0
         for node in cluster.nodes.values():

@@ -74,6 +74,10 @@ class PartitionTruth:
     """When (s, virtual) a cleaner took all replicas to be in the ISR, and one was not."""
     leaders: dict[int, int] = field(default_factory=dict)
     """Leader epoch -> the broker that led in it."""
+    changed: float = 0.0
+    """When (s, virtual) its state or its replicas changed last."""
+    marks: list[tuple[int, float]] = field(default_factory=list)
+    """Each HW of its leaders, rising, and when (s, virtual) it was reached."""
     began: dict[int, int] = field(default_factory=dict)
     """Leader epoch -> where the log of its leader ended when it began."""
     replicas: dict[int, Replica] = field(default_factory=dict)
@@ -104,6 +108,12 @@ class PartitionTruth:
     def known_end(self) -> int:
         """What every member of the ISR has to hold: the highest HW of any leader."""
         return self.exposed if self.compacted else self.end
+
+    def mark(self, hw: int, now: float) -> None:
+        """Its leader has this HW now; it falls only where a loss is expected."""
+        while self.marks and self.marks[-1][0] >= hw:
+            self.marks.pop()
+        self.marks.append((hw, now))
 
     def settled(self, broker: int) -> bool:
         """Whether the replica is assigned, and no move is about to take it away."""

@@ -232,10 +232,8 @@ class _Compared(Question):
         if stable is None or (hw > truth.end and not truth.given_up):
             return
         self._book.seen["answers: LSO by the log"] += 1
-        expected = stable.at(hw)
-        if log_start <= hw:
-            expected = max(expected, log_start)  # records of an open transaction may be deleted
-        if lso != expected:
+        expected = stable.trimmed(hw, log_start) if log_start <= hw else {stable.at(hw)}
+        if lso not in expected:
             self._broken("T7", truth.tp, f"{what} {lso}; below its HW {hw} the log has {expected}")
 
     def _latest_stable(self, moments: _Moments, offset: int) -> None:
@@ -252,7 +250,14 @@ class _Compared(Question):
             return  # where its log began is not known
         if before is not None and after is not None and after.log_start >= offset > 0:
             return  # the first record of an open transaction is deleted, and `_within` has compared
-        if stable is not None and offset not in (possible := stable.between(least, most)):
+        if stable is None:
+            return
+        possible, begin = stable.between(least, most), after.log_start if after is not None else 0
+        if begin and before is not None and before.lso == stable.at(before.hw) < before.hw:
+            possible = [max(lso, begin) for lso in possible] + possible  # it knows who is open
+        elif begin:
+            possible += stable.between(least, most, begin)
+        if offset not in possible:
             self._broken(
                 "T7", truth.tp, f"{what} {offset}; while the HW rose from {least} to {most}, the "
                 f"log had the LSO {_listed(possible)}"

@@ -266,6 +266,7 @@ class BrokerRules:
             truth.given_up_by(replica.mirror, new.hw)
             return
         if new_term or old is None or new.hw != old.hw:
+            truth.mark(new.hw, self._book.now())
             self._extend(truth, replica, new.hw)
             self._check_members(truth, replica, new)
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from highwater.kafka.types import TopicPartition
 from highwater.simulation.rules.agreed_log import PartitionTruth, Replica
+from highwater.simulation.rules.lateness import Lateness
 from highwater.simulation.rules.mirror import Batch, ReplicaMirror
 
 if TYPE_CHECKING:
@@ -73,6 +74,7 @@ class Book:
         """Topics whose beginning may go: by a retention of their own, or by DeleteRecords."""
         self.deleting: set[str] = set()
         """Topics to be deleted: their replicas go whole."""
+        self.lateness = Lateness(self)
         self.checks = 0
         self.compared = 0
         """Batches of replicas that were compared with committed ones."""

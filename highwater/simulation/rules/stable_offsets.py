@@ -32,12 +32,26 @@ class StableOffsets:
         first = self._first[before] if before >= 0 else -1
         return hw if first < 0 else first
 
-    def between(self, lowest: int, highest: int) -> list[int]:
+    def trimmed(self, hw: int, log_start: int) -> set[int]:
+        """What it may be where the log begins there.  A broker that has had the deleted records
+        knows that their transactions are open; one that began at the log start does not."""
+        at = self.at(hw)
+        open_: dict[int, int] = {}
+        if at >= log_start:
+            return {at}
+        for batch in self.batches[max(bisect_left(self._bases, log_start) - 1, 0) :]:
+            if batch.marker and batch.base < hw:
+                open_.pop(batch.producer_id, None)
+            elif batch.transactional and batch.last >= log_start and batch.base < hw:
+                open_.setdefault(batch.producer_id, max(batch.base, log_start))
+        return {log_start, min(open_.values(), default=hw)}
+
+    def between(self, lowest: int, highest: int, log_start: int = 0) -> list[int]:
         """Each LSO that this log has had while its HW rose from one to the other."""
         self._read_on()
         some = slice(bisect_left(self._bases, lowest), bisect_left(self._bases, highest))
         marks = [lowest, *self._bases[some], highest]
-        return sorted({self.at(hw) for hw in marks})
+        return sorted({lso for hw in marks for lso in self.trimmed(hw, log_start)})
 
     def _read_on(self) -> None:
         for batch in self.batches[len(self._bases) :]:

@@ -36,6 +36,7 @@ class ZooKeeperRules:
         if path == "/controller_epoch" and node is not None:
             self._controller_moved(int(node.data))
         elif path == "/controller":
+            self._book.lateness.disturb()
             owner = znodes.decode_controller(node.data).broker_id if node else None
             self._book.trace.add("zookeeper", f"/controller is {owner}")
             self._controller = who if node else self._controller
@@ -57,6 +58,7 @@ class ZooKeeperRules:
             if b"retention." in node.data.replace(b"delete.retention.", b""):
                 self._book.shortened.add(parts[3])
         elif len(parts) == 4 and path.startswith("/brokers/ids/"):
+            self._book.lateness.disturb()
             self._book.trace.add(
                 "zookeeper", f"broker {parts[3]} {'is there' if node else 'is gone'}"
             )
@@ -84,6 +86,8 @@ class ZooKeeperRules:
             if truth is None:
                 truth = self._book.begin(tp)
             before, truth.assigned = truth.assigned, tuple(int(b) for b in assignment.replicas)
+            if before != truth.assigned:
+                truth.changed = self._book.now()
             self._moving(truth, before, assignment)
             if before != truth.assigned:
                 self._book.happened("other replicas" if before else "its topic is made", tp)
@@ -112,7 +116,12 @@ class ZooKeeperRules:
         truth = self._book.partitions.get(tp)
         if truth is None:
             return  # its topic was deleted
-        old, truth.state = truth.state, state
+        old = truth.state
+        gone = [b for b in (old.isr if old is not None else ()) if b not in state.isr]
+        stays = truth.target is None and tp.topic not in self._book.deleting
+        if stays and any(b in truth.assigned for b in gone):
+            self._book.lateness.shrunk(tp, who)
+        truth.state, truth.changed = state, self._book.now()
         self._book.checks += 1
         self._witness(tp, state)
         self._book.trace.add(

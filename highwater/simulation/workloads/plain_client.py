@@ -26,6 +26,7 @@ from highwater.kafka.wire.fetch import (
     build_fetch,
     parse_fetch_answer,
 )
+from highwater.kafka.wire.header import api_name
 from highwater.kafka.wire.messages import (
     AlterPartitionReassignmentsRequest,
     CreatePartitionsRequest,
@@ -150,6 +151,7 @@ class SimClient:
     ) -> memoryview | None:
         """The answer's body, or None where none is expected; `keep` the connection despite a
         time-out (the answer may still come, and is thrown away)."""
+        began = self._now()
         try:
             connection = await self._connection(address)
             if expect:
@@ -162,6 +164,13 @@ class SimClient:
             raise Failed("TIMEOUT", str(error)) from error
         except OSError as error:
             raise Failed("CONNECTION", str(error)) from error
+        finally:
+            if self._answers is not None and expect:
+                waits = self._answers.book.lateness
+                waits.called(api_key, api_name(api_key), self.name, began)
+
+    def _now(self) -> float:
+        return self._world.process.kernel.timeline.now
 
     async def refresh(self, topics: list[str]) -> None:
         """Metadata from some broker."""
@@ -218,11 +227,14 @@ class SimClient:
     async def produce(self, tp: TopicPartition, batch: bytes, acks: int) -> int:
         """Gives the base offset; for acks=0, -1 as soon as the batch is sent."""
         address, _ = await self._leader(tp)
-        body = produce_request(acks, TIMEOUT_S / 2, [(tp, bytearray(batch))])
+        body, began = produce_request(acks, TIMEOUT_S / 2, [(tp, bytearray(batch))]), self._now()
         answer = await self._call_raw(address, PRODUCE, PRODUCE_VERSION, body, expect=acks != 0)
         if answer is None:
             return -1
-        return _produced(answer, tp)
+        base = _produced(answer, tp)
+        if acks == -1 and base >= 0 and self._answers is not None:
+            self._answers.book.lateness.answered("a Produce", {tp: base}, began)
+        return base
 
     async def begin_all(
         self, tp: TopicPartition, batches: Sequence[bytes]
@@ -262,8 +274,11 @@ class SimClient:
         asked = FetchPartition(tp, epoch, offset, -1, -1, 1 << 16)
         request = FetchRequest(-1, max_wait_ms, 1, 1 << 20, 0, 0, -1, [asked], [], "")
         asking, question = build_fetch(request, FETCH_VERSION), self._question(address, tp)
+        began = self._now()
         body = await self._call_raw(address, FETCH, FETCH_VERSION, [asking], keep=True)
         assert body is not None
+        if self._answers is not None:
+            self._answers.book.lateness.fetched(tp, offset, began)
         answer = parse_fetch_answer(body, FETCH_VERSION)
         check_code(answer.error)
         got = answer.partitions[0]

@@ -118,9 +118,13 @@ class ManyClient(SimClient):
     ) -> dict[TopicPartition, tuple[int, int]]:
         """Error and base offset of each partition (acks=all)."""
         body = produce_request(-1, TIMEOUT_S / 2, [(tp, bytearray(b)) for tp, b in sent])
+        began = self._now()
         answer = await self._call_raw(address, PRODUCE, PRODUCE_VERSION, body)
         assert answer is not None
         results = parse_produce_response(answer)
+        if self._answers is not None and not any(error for error, *_ in results.values()):
+            stored = {tp: offset for tp, (_, offset, _) in results.items()}
+            self._answers.book.lateness.answered("a Produce", stored, began)
         return {tp: (error, offset) for tp, (error, offset, _) in results.items()}
 
     async def fetch_in(

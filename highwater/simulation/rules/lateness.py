@@ -1,0 +1,224 @@
+"""L6: while all is well, whatever waits ends for its reason, and in time.
+
+All is well while every broker is registered, every partition has its full ISR, no fault is under
+way, and none of this and no controller has changed for GRACE_S.  Then no network and no machine
+excuses a wait, so each kind has a bound:
+
+* a request of a client, from its first byte to its answer; a Fetch may wait for news besides;
+* a committed record, until its Produce is answered, and until a Fetch that waits for it is;
+* an appended record, until the HW has passed it, and a HW and a log start, until each follower has
+  them;
+* a state in ZooKeeper, until every broker's metadata has it;
+* the decision on a transaction, until all of its markers are written;
+* and no ISR shrinks.
+
+What may take its time: a long poll without news, a JoinGroup or SyncGroup (a rebalance waits for
+its members), a session or transaction whose owner is gone, and whatever a partition waits for whose
+leader or replicas have changed within OF_PARTITION_S.
+
+A part of the seeds (`calm` in `seed_run`) goes on for a while when the faults are over, so that
+there is such a time.  The longest wait of each kind is kept in `longest`.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import Counter, deque
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+import trio
+
+from highwater.broker.coordinator.transaction.records import State
+
+if TYPE_CHECKING:
+    from highwater.broker.server import Broker
+    from highwater.kafka.types import TopicPartition
+    from highwater.simulation.rules.agreed_log import PartitionTruth
+
+    Brokers = Mapping[int, Broker]
+
+GRACE_S = 8.0
+"""Longer than sessions, and requests between brokers, take to give up."""
+OF_PARTITION_S = 1.5
+REQUEST_S, NEWS_S, FOLLOWS_S, KNOWN_S, MARKERS_S = 0.8, 0.1, 1.0, 3.0, 2.0
+"""The bounds, in the order of the module's docstring."""
+POLL_S = 0.1
+UNBOUNDED = frozenset((11, 14))
+"""JoinGroup, SyncGroup."""
+
+
+class _Book(Protocol):
+    """Of `findings.Book`, which holds this."""
+
+    now: Callable[[], float]
+    partitions: dict[TopicPartition, PartitionTruth]
+    deleting: set[str]
+
+    def broken(self, rule: str, what: str) -> None: ...
+
+
+class _Seen(NamedTuple):
+    """A leader's view at one moment."""
+
+    at: float
+    end: int
+    hw: int
+    log_start: int
+
+
+class Lateness:
+    """The waits of one run."""
+
+    def __init__(self, book: _Book) -> None:
+        self._book = book
+        self._disturbed = 0.0
+        self.under_way: Callable[[], bool] = lambda: False
+        """Whether a fault is."""
+        self.registered: Callable[[], bool] = lambda: True
+        """Whether all brokers are."""
+        self.longest: dict[str, float] = {}
+        self.examined: Counter[str] = Counter()
+        self._views: dict[TopicPartition, deque[_Seen]] = {}
+        self._deciding: dict[tuple[int, str], tuple[object, float]] = {}
+
+    # -- when all is well -----------------------------------------------------------------------
+
+    def disturb(self) -> None:
+        """Something has changed that may excuse a wait."""
+        self._disturbed = self._book.now()
+
+    def well_since(self, began: float) -> bool:
+        """Whether all was well at that time, and has been since."""
+        if began - self._disturbed < GRACE_S or self.under_way() or not self.registered():
+            return False
+        return all(self._whole(truth) for truth in self._book.partitions.values())
+
+    def _whole(self, truth: PartitionTruth) -> bool:
+        state = truth.state
+        return state is not None and state.leader >= 0 and set(state.isr) == set(truth.assigned)
+
+    def _steady(self, tp: TopicPartition, began: float) -> bool:
+        truth = self._book.partitions.get(tp)
+        return truth is not None and began - truth.changed >= OF_PARTITION_S
+
+    def _took(self, kind: str, seconds: float, bound: float, what: str) -> None:
+        self.examined[kind] += 1
+        self.longest[kind] = max(seconds, self.longest.get(kind, 0.0))
+        if seconds > bound:
+            self._book.broken("L6", f"{what}: {seconds:.3f} s, and all was well")
+
+    # -- what clients wait for ------------------------------------------------------------------
+
+    def called(self, api_key: int, name: str, client: str, began: float) -> None:
+        """A request has ended, in whatever way."""
+        if api_key not in UNBOUNDED and self.well_since(began):
+            took = self._book.now() - began
+            self._took("a request", took, REQUEST_S, f"{client} waited for {name}")
+
+    def answered(self, what: str, places: Mapping[TopicPartition, int], began: float) -> None:
+        """An answer has come that had to wait until these offsets were below the HWs."""
+        if not self.well_since(began) or not all(self._steady(tp, began) for tp in places):
+            return
+        due = [self._passed(tp, offset) for tp, offset in places.items()]
+        if None not in due:
+            took = self._book.now() - max([began, *(at for at in due if at is not None)])
+            self._took(what, took, NEWS_S, f"{what} of {places} came after the commit")
+
+    def fetched(self, tp: TopicPartition, offset: int, began: float) -> None:
+        """A Fetch from this offset on was answered."""
+        if self._passed(tp, offset) is not None:
+            self.answered("a Fetch", {tp: offset}, began)
+
+    def _passed(self, tp: TopicPartition, offset: int) -> float | None:
+        """When the HW passed this offset; None if it has not."""
+        truth = self._book.partitions.get(tp)
+        marks = truth.marks if truth is not None else []
+        first = bisect_right(marks, offset, key=lambda mark: mark[0])
+        return marks[first][1] if first < len(marks) else None
+
+    def shrunk(self, tp: TopicPartition, who: str) -> None:
+        """An ISR has lost a member; its former state is still the partition's."""
+        now = self._book.now()
+        if self.well_since(now):
+            self._book.broken("L6", f"{who} takes a member out of the ISR of {tp}, and all is well")
+
+    # -- what brokers wait for ------------------------------------------------------------------
+
+    async def watch(self, brokers: Callable[[], Brokers], longest_s: float, calm_s: float) -> bool:
+        """Looks at all brokers until all has been well for `calm_s`; False if that is never."""
+        deadline, looked = self._book.now() + longest_s, 0
+        while self._book.now() < deadline:
+            now = self._book.now()
+            if self.well_since(now):
+                self._look(brokers(), now)
+                looked += 1
+            else:
+                self._views.clear()
+                self._deciding.clear()
+            if looked * POLL_S >= calm_s:
+                return True
+            await trio.sleep(POLL_S)
+        return False
+
+    def _look(self, brokers: Brokers, now: float) -> None:
+        for tp, truth in self._book.partitions.items():
+            leader = brokers.get(truth.state.leader) if truth.state is not None else None
+            led = leader.services.replicas.partitions.get(tp) if leader is not None else None
+            if led is None or led.log is None or not led.is_leader or not self._steady(tp, now):
+                self._views.pop(tp, None)
+                continue
+            views = self._views.setdefault(tp, deque())
+            log = led.log
+            views.append(_Seen(now, log.log_end_offset, led.high_watermark, log.log_start_offset))
+            while len(views) > 1 and now - views[1].at >= FOLLOWS_S:
+                views.popleft()
+            if now - views[0].at >= FOLLOWS_S:
+                self._followed(tp, views[0], views[-1], brokers)
+        for number, broker in brokers.items():
+            self._knows(number, broker, now)
+            self._decided(number, broker, now)
+
+    def _followed(self, tp: TopicPartition, then: _Seen, now: _Seen, brokers: Brokers) -> None:
+        self.examined["a follower"] += 1
+        if now.hw < then.end:
+            what = f"was appended {now.at - then.at:.1f} s ago, and the HW is {now.hw}"
+            self._book.broken("L6", f"{tp}: what lies below {then.end} {what}")
+        for number, broker in brokers.items():
+            replica = broker.services.replicas.partitions.get(tp)
+            if replica is None or replica.log is None:
+                continue
+            has = replica.high_watermark, replica.log.log_start_offset
+            if has[0] < then.hw or has[1] < then.log_start:
+                was = f"{then.hw} and {then.log_start} {now.at - then.at:.1f} s ago"
+                what = f"has the HW and log start {has}, and its leader's were {was}"
+                self._book.broken("L6", f"{tp}: broker-{number} {what}")
+
+    def _knows(self, number: int, broker: Broker, now: float) -> None:
+        for tp, truth in self._book.partitions.items():
+            known, state = broker.services.metadata.partition(tp), truth.state
+            if state is None or now - truth.changed < KNOWN_S or tp.topic in self._book.deleting:
+                continue
+            self.examined["knowledge"] += 1
+            if known is None or (known.leader, known.leader_epoch, set(known.isr)) != (
+                state.leader, state.leader_epoch, set(state.isr),
+            ):  # fmt: skip
+                ago = f"{now - truth.changed:.1f} s after it became {state}"
+                self._book.broken("L6", f"broker-{number} knows {tp} as {known}, {ago}")
+
+    def _decided(self, number: int, broker: Broker, now: float) -> None:
+        for shard in broker.services.transactions.shards.values():
+            for name, transaction in shard.transactions.items() if shard.leads else ():
+                self.examined["a decision"] += 1
+                stored = transaction.stored
+                if stored is None or stored.state not in (
+                    State.PREPARE_COMMIT, State.PREPARE_ABORT,
+                ):  # fmt: skip
+                    self._deciding.pop((number, name), None)
+                    continue
+                before, since = self._deciding.get((number, name), (None, now))
+                if before != stored:
+                    self._deciding[number, name] = stored, now
+                elif now - since > MARKERS_S:
+                    what = f"has been {stored.state.name} for {now - since:.1f} s"
+                    self._book.broken("L6", f"transaction {name} on broker-{number} {what}")
