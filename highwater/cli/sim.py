@@ -384,6 +384,9 @@ def _tell(summary: Summary, json_file: Path | None) -> None:
         pairs = ", ".join(f"{key} {value}" for key, value in data[name].items())
         click.echo(f"  {name}: {pairs or 'none'}")
     click.echo(f"  pairs of faults at once: {data['fault_pairs']}")
+    if waits := data["longest_waits_while_well"]:
+        told = ", ".join(f"{kind} {seconds:.3f} s" for kind, seconds in waits.items())
+        click.echo(f"  longest waits while all was well: {told}")
     click.echo(
         f"  losses that Kafka allows: {data['expected_losses']} records, which one broker alone"
         " had acknowledged (acks=1), or that an unclean election gave up"

@@ -11,19 +11,20 @@ from typing import TYPE_CHECKING, Any, Self
 
 from highwater.simulation.cluster import SPARE
 from highwater.simulation.workloads.administrators import Administrators
+from highwater.simulation.workloads.changing_settings import ChangingSettings
 from highwater.simulation.workloads.epoch_reader import EpochReader
 from highwater.simulation.workloads.exact_keys import Compacted
 from highwater.simulation.workloads.filing import Filing
 from highwater.simulation.workloads.group_workload import Groups
-from highwater.simulation.workloads.keyed_transactions import KeyedTransactions
-from highwater.simulation.workloads.mixed_commits import MixedCommits
 from highwater.simulation.workloads.part import Part, Shared
 from highwater.simulation.workloads.plain_topics import LOSSY, PlainTopics
 from highwater.simulation.workloads.retained import RetainedTopics
 from highwater.simulation.workloads.static_members import Shift
-from highwater.simulation.workloads.transaction_workload import Transactions
+from highwater.simulation.workloads.transactional.keyed_transactions import KeyedTransactions
+from highwater.simulation.workloads.transactional.mixed_commits import MixedCommits
+from highwater.simulation.workloads.transactional.transaction_workload import Transactions
+from highwater.simulation.workloads.transactional.trimmed_transactions import TrimmedTransactions
 from highwater.simulation.workloads.trimmed import TrimmedTopic
-from highwater.simulation.workloads.trimmed_transactions import TrimmedTransactions
 
 if TYPE_CHECKING:
     from highwater.world.sim import Kernel
@@ -76,6 +77,7 @@ PARTS: tuple[type[Part], ...] = (
     MixedCommits,
     TrimmedTransactions,
     EpochReader,
+    ChangingSettings,
     Unclean,
     ColdReads,
     _switch("stalls", "All processes stand still at once, now and then."),

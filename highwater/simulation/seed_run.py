@@ -33,8 +33,8 @@ from highwater.simulation.self_test import blind_spot
 from highwater.simulation.sim_history import History
 from highwater.simulation.workloads.part import Part, Shared
 from highwater.simulation.workloads.plain_client import Failed, SimClient
-from highwater.simulation.workloads.transaction_workload import Transactions
-from highwater.simulation.workloads.transactions_client import TxnClient
+from highwater.simulation.workloads.transactional.transaction_workload import Transactions
+from highwater.simulation.workloads.transactional.transactions_client import TxnClient
 from highwater.world.sim import Kernel, SimulationStuck, run_simulation
 
 START_S = 60.0

@@ -252,10 +252,10 @@ JOBS: Mapping[str, Job] = {
         made_batches,
     ),
     "pairs": Job(
-        "68 fresh seeds of each of 105 pairs of the simulation's flags", _together(2, "1000..1067")
+        "68 fresh seeds of each of 120 pairs of the simulation's flags", _together(2, "1000..1067")
     ),
     "pairs-again": Job("30 other seeds of each of those pairs", _together(2, "120000..120029")),
-    "triples": Job("4 seeds of each of 455 triples of those flags", _together(3, "200000..200003")),
+    "triples": Job("4 seeds of each of 560 triples of those flags", _together(3, "200000..200003")),
     "sim": Job("10,000 seeds", _seeds(10_000, "--pace", "0.3")),
     "sim-unclean": Job("10,000 seeds", _seeds(10_000, "--pace", "0.3", "--unclean")),
     "sim-joints": Job(

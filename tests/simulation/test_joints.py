@@ -35,8 +35,8 @@ from highwater.simulation.seed_run import simulate
 from highwater.simulation.seeds import replay_command
 from highwater.simulation.workloads.administrators import GOVERNED
 from highwater.simulation.workloads.plain_client import Failed
-from highwater.simulation.workloads.transaction_workload import IDS, Transactions
-from highwater.simulation.workloads.transactions_client import TOPIC, TxnClient
+from highwater.simulation.workloads.transactional.transaction_workload import IDS, Transactions
+from highwater.simulation.workloads.transactional.transactions_client import TOPIC, TxnClient
 from highwater.simulation.workloads.trimmed import TRIMMED
 from highwater.simulation.workloads.workload import make_batch
 

@@ -22,7 +22,7 @@ from highwater.simulation.rules.agreed_log import PartitionTruth
 from highwater.simulation.rules.cluster_rules import Rules
 from highwater.simulation.scenarios.script import Scenario, Stage, play
 from highwater.simulation.seed_run import simulate
-from highwater.simulation.workloads.transaction_workload import Transactions
+from highwater.simulation.workloads.transactional.transaction_workload import Transactions
 from highwater.world.api import World
 from highwater.world.sim import Kernel, Simulation, run_simulation
 

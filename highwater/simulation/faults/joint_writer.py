@@ -10,18 +10,18 @@ from highwater.broker.coordinator.shard import partition_for
 from highwater.simulation.faults.joint_acts import TRANSACTIONS
 from highwater.simulation.faults.staged_faults import NothingToBreak
 from highwater.simulation.workloads.plain_client import Failed
-from highwater.simulation.workloads.transaction_workload import (
+from highwater.simulation.workloads.transactional.transaction_workload import (
     TPS,
     Fenced,
     Producer,
     Transactions,
 )
-from highwater.simulation.workloads.transactions_client import TxnClient
+from highwater.simulation.workloads.transactional.transactions_client import TxnClient
 
 if TYPE_CHECKING:
     from highwater.kafka.types import TopicPartition
     from highwater.simulation.cluster import SimCluster
-    from highwater.simulation.workloads.transaction_ledger import Told
+    from highwater.simulation.workloads.transactional.transaction_ledger import Told
 
 TIMEOUT_MS = 20_000
 """No time-out ends its transaction while a message is held."""

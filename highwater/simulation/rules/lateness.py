@@ -43,6 +43,8 @@ GRACE_S = 8.0
 OF_PARTITION_S = 1.5
 REQUEST_S, NEWS_S, FOLLOWS_S, KNOWN_S, MARKERS_S = 0.8, 0.1, 1.0, 3.0, 2.0
 """The bounds, in the order of the module's docstring."""
+SLOWEST = 200_000
+"""Bytes a second that a connection with a small window takes at least."""
 POLL_S = 0.1
 UNBOUNDED = frozenset((11, 14))
 """JoinGroup, SyncGroup."""
@@ -77,6 +79,8 @@ class Lateness:
         """Whether a fault is."""
         self.registered: Callable[[], bool] = lambda: True
         """Whether all brokers are."""
+        self.may_wait: frozenset[str] = frozenset()
+        """Clients that a quota may hold up."""
         self.longest: dict[str, float] = {}
         self.examined: Counter[str] = Counter()
         self._views: dict[TopicPartition, deque[_Seen]] = {}
@@ -112,23 +116,37 @@ class Lateness:
 
     def called(self, api_key: int, name: str, client: str, began: float) -> None:
         """A request has ended, in whatever way."""
-        if api_key not in UNBOUNDED and self.well_since(began):
+        if api_key not in UNBOUNDED and client not in self.may_wait and self.well_since(began):
             took = self._book.now() - began
             self._took("a request", took, REQUEST_S, f"{client} waited for {name}")
 
-    def answered(self, what: str, places: Mapping[TopicPartition, int], began: float) -> None:
+    def answered(
+        self,
+        what: str,
+        client: str,
+        places: Mapping[TopicPartition, int],
+        began: float,
+        size: int = 0,
+    ) -> None:
         """An answer has come that had to wait until these offsets were below the HWs."""
+        if client in self.may_wait:
+            return
         if not self.well_since(began) or not all(self._steady(tp, began) for tp in places):
             return
         due = [self._passed(tp, offset) for tp, offset in places.items()]
         if None not in due:
             took = self._book.now() - max([began, *(at for at in due if at is not None)])
-            self._took(what, took, NEWS_S, f"{what} of {places} came after the commit")
+            bound = NEWS_S + size / SLOWEST
+            self._took(what, took, bound, f"{what} of {places} came after the commit")
 
-    def fetched(self, tp: TopicPartition, offset: int, began: float) -> None:
-        """A Fetch from this offset on was answered."""
-        if self._passed(tp, offset) is not None:
-            self.answered("a Fetch", {tp: offset}, began)
+    def fetched(
+        self, client: str, tp: TopicPartition, offset: int, began: float, size: int
+    ) -> None:
+        """A Fetch from this offset on was answered, with so many bytes.  What was there when it
+        was asked for may have to come from the disk."""
+        passed = self._passed(tp, offset)
+        if passed is not None and passed > began:
+            self.answered("a Fetch", client, {tp: offset}, began, size)
 
     def _passed(self, tp: TopicPartition, offset: int) -> float | None:
         """When the HW passed this offset; None if it has not."""

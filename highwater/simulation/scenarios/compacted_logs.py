@@ -20,7 +20,7 @@ from highwater.simulation.workloads.compacted import (
     KeyedClient,
 )
 from highwater.simulation.workloads.compacted import TP as KEYED
-from highwater.simulation.workloads.transactions_client import TRANSACTION, TxnClient
+from highwater.simulation.workloads.transactional.transactions_client import TRANSACTION, TxnClient
 
 
 async def _with_a_compacted_topic(stage: Stage) -> tuple[KeyedClient, CompactedTopic, int]:

@@ -10,7 +10,7 @@ from highwater.simulation.cluster import Shape
 from highwater.simulation.scenarios.script import NotSo, Scenario, Stage
 from highwater.simulation.workloads.group_workload import NAME, PARTITIONS, TOPIC, GroupClient, Seat
 from highwater.simulation.workloads.plain_client import Failed
-from highwater.simulation.workloads.transactions_client import GROUP
+from highwater.simulation.workloads.transactional.transactions_client import GROUP
 
 NO_MEMBER = Seat("", -1, ())
 QUESTIONS = 50

@@ -12,7 +12,11 @@ from highwater.kafka.wire.records import TRANSACTIONAL, build_batch
 from highwater.simulation.cluster import Shape
 from highwater.simulation.scenarios.script import Scenario, Stage
 from highwater.simulation.wire_tap import REQUEST
-from highwater.simulation.workloads.transactions_client import TOPIC, TRANSACTION, TxnClient
+from highwater.simulation.workloads.transactional.transactions_client import (
+    TOPIC,
+    TRANSACTION,
+    TxnClient,
+)
 
 DATA = TopicPartition(TOPIC, 0)
 NAME = "patient"

@@ -11,7 +11,11 @@ from highwater.simulation.cluster import Shape
 from highwater.simulation.rules import txn_indexes
 from highwater.simulation.scenarios.script import Scenario, Stage
 from highwater.simulation.workloads.plain_client import Failed
-from highwater.simulation.workloads.transactions_client import TOPIC, TRANSACTION, TxnClient
+from highwater.simulation.workloads.transactional.transactions_client import (
+    TOPIC,
+    TRANSACTION,
+    TxnClient,
+)
 
 NAME = "restless"
 ABORTED = TopicPartition(TOPIC, 0)

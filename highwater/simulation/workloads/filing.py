@@ -42,7 +42,7 @@ from highwater.simulation.workloads.group_workload import PARTITIONS, GroupClien
 from highwater.simulation.workloads.part import Part, Works
 from highwater.simulation.workloads.plain_client import UNKNOWN_OUTCOME, Failed, check_code
 from highwater.simulation.workloads.static_members import TOPIC
-from highwater.simulation.workloads.transactions_client import GROUP as COORDINATOR
+from highwater.simulation.workloads.transactional.transactions_client import GROUP as COORDINATOR
 
 if TYPE_CHECKING:
     pass

@@ -47,8 +47,8 @@ from highwater.simulation.rules.allowed_losses import (
 )
 from highwater.simulation.workloads.part import Part, Topic, Works
 from highwater.simulation.workloads.plain_client import Failed, check_code
-from highwater.simulation.workloads.transactions_client import GROUP as COORDINATOR
-from highwater.simulation.workloads.transactions_client import TxnClient
+from highwater.simulation.workloads.transactional.transactions_client import GROUP as COORDINATOR
+from highwater.simulation.workloads.transactional.transactions_client import TxnClient
 
 if TYPE_CHECKING:
     pass

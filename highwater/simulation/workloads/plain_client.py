@@ -233,7 +233,7 @@ class SimClient:
             return -1
         base = _produced(answer, tp)
         if acks == -1 and base >= 0 and self._answers is not None:
-            self._answers.book.lateness.answered("a Produce", {tp: base}, began)
+            self._answers.book.lateness.answered("a Produce", self.name, {tp: base}, began)
         return base
 
     async def begin_all(
@@ -278,9 +278,11 @@ class SimClient:
         body = await self._call_raw(address, FETCH, FETCH_VERSION, [asking], keep=True)
         assert body is not None
         if self._answers is not None:
-            self._answers.book.lateness.fetched(tp, offset, began)
+            self._answers.book.lateness.fetched(self.name, tp, offset, began, len(body))
         answer = parse_fetch_answer(body, FETCH_VERSION)
         check_code(answer.error)
+        if not answer.partitions:
+            raise Failed("THROTTLED")  # the quota for fetches is used up
         got = answer.partitions[0]
         check_code(got.error)
         question.fetched(got)

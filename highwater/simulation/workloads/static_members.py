@@ -31,7 +31,7 @@ from highwater.simulation.workloads.group_workload import (
 )
 from highwater.simulation.workloads.part import Shared, Topic, Works
 from highwater.simulation.workloads.plain_client import TIMEOUT_S, Failed, check_code
-from highwater.simulation.workloads.transactions_client import GROUP as COORDINATOR
+from highwater.simulation.workloads.transactional.transactions_client import GROUP as COORDINATOR
 
 NAME, TOPIC = "shift", "shifted"
 INSTANCES = ("early", "late", "night")

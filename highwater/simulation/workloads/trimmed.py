@@ -124,7 +124,7 @@ class ManyClient(SimClient):
         results = parse_produce_response(answer)
         if self._answers is not None and not any(error for error, *_ in results.values()):
             stored = {tp: offset for tp, (_, offset, _) in results.items()}
-            self._answers.book.lateness.answered("a Produce", stored, began)
+            self._answers.book.lateness.answered("a Produce", self.name, stored, began)
         return {tp: (error, offset) for tp, (error, offset, _) in results.items()}
 
     async def fetch_in(

@@ -6,9 +6,9 @@ import pytest
 
 from highwater.kafka.types import TopicPartition
 from highwater.simulation.rules import sim_checks
-from highwater.simulation.workloads.transaction_ledger import Fate, Told
-from highwater.simulation.workloads.transaction_lines import lines
-from highwater.simulation.workloads.transactions_client import TOPIC
+from highwater.simulation.workloads.transactional.transaction_ledger import Fate, Told
+from highwater.simulation.workloads.transactional.transaction_lines import lines
+from highwater.simulation.workloads.transactional.transactions_client import TOPIC
 
 A, B = TopicPartition(TOPIC, 0), TopicPartition(TOPIC, 1)
 

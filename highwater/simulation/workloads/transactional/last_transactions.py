@@ -17,7 +17,11 @@ from highwater.kafka.wire.record_codec import Record
 from highwater.kafka.wire.records import TRANSACTIONAL, build_batch
 from highwater.simulation.rules.findings import Book
 from highwater.simulation.workloads.plain_client import STAMP_MS, Failed
-from highwater.simulation.workloads.transactions_client import TOPIC, TRANSACTION, TxnClient
+from highwater.simulation.workloads.transactional.transactions_client import (
+    TOPIC,
+    TRANSACTION,
+    TxnClient,
+)
 
 TP = TopicPartition(TOPIC, 0)
 PATIENCE_S = 30.0

@@ -10,11 +10,11 @@ from collections.abc import Iterable, Iterator
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
-from highwater.simulation.workloads.transactions_client import TOPIC
+from highwater.simulation.workloads.transactional.transactions_client import TOPIC
 
 if TYPE_CHECKING:
     from highwater.kafka.types import TopicPartition
-    from highwater.simulation.workloads.transaction_ledger import Told
+    from highwater.simulation.workloads.transactional.transaction_ledger import Told
 
 
 def lines(transactions: Iterable[Told]) -> list[dict[str, Any]]:

@@ -18,8 +18,8 @@ import trio
 from highwater.kafka.types import TopicPartition
 from highwater.simulation.workloads.part import Part, Shared, Works
 from highwater.simulation.workloads.plain_client import Failed, SimClient
-from highwater.simulation.workloads.transaction_workload import TPS
-from highwater.simulation.workloads.transactions_client import TOPIC
+from highwater.simulation.workloads.transactional.transaction_workload import TPS
+from highwater.simulation.workloads.transactional.transactions_client import TOPIC
 
 
 @dataclass

@@ -30,8 +30,12 @@ from highwater.simulation.rules.allowed_losses import (
 from highwater.simulation.workloads.part import Part, Works
 from highwater.simulation.workloads.persistent_calls import attempt
 from highwater.simulation.workloads.plain_client import Failed
-from highwater.simulation.workloads.transaction_workload import TIMEOUT_MS
-from highwater.simulation.workloads.transactions_client import GROUP, TRANSACTION, TxnClient
+from highwater.simulation.workloads.transactional.transaction_workload import TIMEOUT_MS
+from highwater.simulation.workloads.transactional.transactions_client import (
+    GROUP,
+    TRANSACTION,
+    TxnClient,
+)
 
 NAME = "mixer"
 STEPS = 12

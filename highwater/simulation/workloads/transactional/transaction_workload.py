@@ -48,12 +48,12 @@ from highwater.simulation.rules.allowed_losses import (
     lost_between,
     moment,
 )
-from highwater.simulation.workloads import last_transactions, transaction_lines
 from highwater.simulation.workloads.part import Part, Shared, Topic, Works
 from highwater.simulation.workloads.persistent_calls import LOST, attempt
 from highwater.simulation.workloads.plain_client import STAMP_MS, Failed, SimClient
-from highwater.simulation.workloads.transaction_ledger import Fate, Ledger, Told
-from highwater.simulation.workloads.transactions_client import (
+from highwater.simulation.workloads.transactional import last_transactions, transaction_lines
+from highwater.simulation.workloads.transactional.transaction_ledger import Fate, Ledger, Told
+from highwater.simulation.workloads.transactional.transactions_client import (
     GROUP,
     READ_COMMITTED,
     TOPIC,

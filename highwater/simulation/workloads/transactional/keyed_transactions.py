@@ -45,9 +45,9 @@ from highwater.simulation.workloads.compacted import TOPIC as SMALL_SEGMENTS
 from highwater.simulation.workloads.part import Part, Shared, Topic, Works
 from highwater.simulation.workloads.persistent_calls import LOST, attempt
 from highwater.simulation.workloads.plain_client import STAMP_MS, Failed
-from highwater.simulation.workloads.transaction_ledger import Fate
-from highwater.simulation.workloads.transaction_workload import TIMEOUT_MS
-from highwater.simulation.workloads.transactions_client import (
+from highwater.simulation.workloads.transactional.transaction_ledger import Fate
+from highwater.simulation.workloads.transactional.transaction_workload import TIMEOUT_MS
+from highwater.simulation.workloads.transactional.transactions_client import (
     READ_COMMITTED,
     TRANSACTION,
     TxnClient,
