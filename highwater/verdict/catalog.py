@@ -94,7 +94,14 @@ SELECT
         lead(s.acked_ns) OVER (PARTITION BY s.binding ORDER BY s.acked_ns) - s.acked_ns AS gap_ns
       FROM sends s WHERE s.binding
     ) g
-  ) AS longest_gap_ns
+  ) AS longest_gap_ns,
+  (
+    SELECT max(s.acked_ns - s.started_ns)
+    FROM sends s
+    CROSS JOIN (SELECT min(f.t_ns) AS began, max(f.t_ns) AS ended FROM faults f) f
+    WHERE s.binding
+      AND (f.began IS NULL OR s.acked_ns < f.began OR s.started_ns > f.ended + 8000000000)
+  ) AS longest_well_ns
 """
 """Numbers of the run as a whole."""
 

@@ -105,11 +105,21 @@ def decide(
         operations={name: facts[name] for name in OPERATIONS},
         faults=[{k: f.get(k) for k in ("name", "target", "t", "effect")} for f in faults],
         notes=notes,
-        longest_gap_ms=None if (gap := facts["longest_gap_ns"]) is None else gap // 1_000_000,
+        longest_gap_ms=_ms(facts["longest_gap_ns"]),
+        longest_while_well_ms=_ms(facts["longest_well_ns"]),
         engine=results["engine"],
     )
+    if (longest := verdict.longest_while_well_ms) is not None:
+        notes.append(
+            f"before the first fault, and long after the last one, an acknowledgement took "
+            f"{longest / 1000:.2f} s at most"
+        )
     verdict.headline = headline(verdict, {i: r["examples"] for i, r in results["checks"].items()})
     return verdict
+
+
+def _ms(ns: int | None) -> int | None:
+    return None if ns is None else ns // 1_000_000
 
 
 def _what_the_source_gave(

@@ -43,6 +43,9 @@ class Verdict:
     """The run in one sentence."""
     longest_gap_ms: int | None = None
     """The longest time between two acknowledgements that bind (acks=all)."""
+    longest_while_well_ms: int | None = None
+    """The longest time from a write to an acknowledgement that binds, before the first fault and
+    from eight seconds after the last one on."""
     engine: str = "duckdb"
     spark: dict[str, Any] | None = None
 

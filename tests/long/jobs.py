@@ -143,6 +143,17 @@ def generated_mutants(folder: Path, a_slice: bool) -> Iterator[Step]:
     yield Step("all", (*module, *(short if a_slice else ())))
 
 
+def mutants_pin(folder: Path, a_slice: bool) -> Iterator[Step]:
+    """Twenty parts, and the page; of a slice, one of sixty."""
+    module = (sys.executable, "-m", "tests.simulation.pinned")
+    parts = 60 if a_slice else 20
+    for number in range(1 if a_slice else parts):
+        words = ("part", str(folder), str(number), str(parts))
+        yield Step(f"part-{number}", (*module, *words))
+    if not a_slice:
+        yield Step("page", (*module, "page", str(folder)), sums=True)
+
+
 def coverage(folder: Path, a_slice: bool) -> Iterator[Step]:
     """Both trees' sets in turn, and the page; of a slice two seeds of this tree, and no page."""
     module = (sys.executable, "-m", "tests.long.coverage")
@@ -281,6 +292,10 @@ JOBS: Mapping[str, Job] = {
             ("--seeds", "0..499", "--table", "docs/mutants-sim.md"),
             ("--seeds", "0..9", "1", "38"),
         ),
+    ),
+    "mutants-pin": Job(
+        "each row of docs/mutants-sim.md again; where its seed finds nothing, the seeds around it",
+        mutants_pin,
     ),
     "coverage": Job(
         "what 2,000 seeds reach, at this commit and before most workloads (docs/coverage.md)",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.simulation.mutation import Mutant, all_mutants, mutated, simulate
+from tests.simulation.pinned import Pinned, pinned, play
 
 
 @pytest.mark.parametrize("mutant", all_mutants(), ids=lambda mutant: mutant.name)
@@ -36,3 +37,20 @@ def test_the_mutant_is_found(mutant: Mutant) -> None:
     found = simulate(mutant, mutant.ci)["violations"]
     assert found, f"{mutant.name} was not found in seeds {mutant.ci}"
     assert found[0]["rule"] in mutant.rules, found[0]
+
+
+def test_the_page_has_a_row_for_each() -> None:
+    rows, searched = pinned(), [m for m in all_mutants() if not m.equivalent and not m.scenario]
+    assert [m.name for m in searched if m.id not in rows] == []
+    assert rows[1] == Pinned(0, 1, rows[1].seconds)
+    assert Pinned(1060, 6, 1.0).budget == "1055..1114"
+
+
+@pytest.mark.rare
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("mutant", all_mutants(), ids=lambda mutant: mutant.name)
+def test_its_row_holds(mutant: Mutant) -> None:
+    """Within three times the seeds that it took."""
+    row = play(mutant, pinned().get(mutant.id))
+    assert mutant.equivalent or row["rules"], f"{mutant.name} is lost: scripts/long mutants-pin"

@@ -48,7 +48,9 @@ def test_what_was_planted_is_found_and_nothing_else(tmp_path: Path, skew: float)
 def test_a_history_without_anomalies_is_valid(tmp_path: Path) -> None:
     shape = Shape(5_000, partitions=4, anomalies=0)
     verdict = conclude(checked(tmp_path, shape), shape.info(), [], torn_read=False)
-    assert (verdict.verdict, verdict.notes[:-1]) == ("valid", [])
+    longest, *others = verdict.notes[:-1]
+    assert longest.startswith("before the first fault, and long after the last one, an")
+    assert (verdict.verdict, others) == ("valid", [])
 
 
 def test_too_many_anomalies_are_refused() -> None:

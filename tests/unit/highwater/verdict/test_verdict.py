@@ -279,10 +279,11 @@ def test_disagreement_makes_the_verdict_unknown() -> None:
 
     fine = Found(examined=1, found={}, examples=[])
     facts = dict.fromkeys(("acked", "failed", "unknown", "polled"), 1)
-    facts |= {"acked_where_loss_is_expected": 0, "longest_gap_ns": 5_000_000}
+    facts |= {"acked_where_loss_is_expected": 0, "longest_gap_ns": 5_000_000, "longest_well_ns": None}
     checks = {c.id: fine for c in catalog.checks()}
     results = Results(engine="spark", version="1", checks=checks, facts=facts, seconds=0.1)
     assert decide(results, {"seed": 1}, [], final_read=True).verdict == "valid"
     split = decide(results, {"seed": 1}, [], final_read=True, disagreements=["C4 examined: 3, 4"])
     assert split.verdict == "unknown"
     assert split.longest_gap_ms == 5
+    assert split.longest_while_well_ms is None
