@@ -32,6 +32,7 @@ from highwater.broker.log.cleaner.cleaner import LogCleaner
 from highwater.broker.log.cleaner.cleaner_metrics import register_cleaner_metrics
 from highwater.broker.log.log_config import DEFAULTS
 from highwater.broker.log.log_manager import LogDirectoryError, LogManager
+from highwater.broker.log.upkeep import Upkeep
 from highwater.broker.measure.broker_metrics import BrokerState, register_broker_metrics
 from highwater.broker.measure.metrics_server import open_metrics_server
 from highwater.broker.measure.zookeeper_metrics import ZooKeeperMetrics
@@ -157,6 +158,7 @@ class Broker:
             transactions=TransactionCoordinator(*coordinated),
             broker_epoch=BrokerEpoch(-1),
         )
+        self.services.upkeep = Upkeep(self.logs, self.cleaner)
         self.services.authorizer = authorizer_of(config)
         self.services.producer_ids = ProducerIds(self.broker_id, self._zookeeper)
         self._zk_metrics = ZooKeeperMetrics(self.services.metrics, world.clock.perf_ns)

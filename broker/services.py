@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from highwater.broker.coordinator.group.coordinator import GroupCoordinator
     from highwater.broker.coordinator.transaction.coordinator import TransactionCoordinator
     from highwater.broker.log.log_manager import LogManager
+    from highwater.broker.log.upkeep import Upkeep
     from highwater.broker.membership.session_watch import SessionWatch
     from highwater.broker.metadata.metadata_cache import MetadataCache
     from highwater.broker.replica.replica_manager import ReplicaManager
@@ -84,6 +85,7 @@ class Services:
     authorizer: Acls | None = None
     feeds: Sequence[Changes] = ()
     """What the session follows: announcements of configurations, access rules and tokens."""
+    upkeep: Upkeep = field(init=False)
     agreement: Agreement = field(init=False)
     topic_configs: TopicConfigs = field(init=False)
     quotas: Quotas = field(init=False)

@@ -17,8 +17,8 @@ MARKED = re.compile(
 )
 COLUMNS = {
     "Highwater": (),
-    "`apache:`, ZooKeeper": (Kind.DOORLESS,),
-    "`apache:`, KRaft": (Kind.DOORLESS, Kind.KRAFT),
+    "`apache:`, ZooKeeper": (Kind.DOORLESS, Kind.FOREIGN),
+    "`apache:`, KRaft": (Kind.DOORLESS, Kind.FOREIGN, Kind.KRAFT),
     "`HOST:PORT`, `compose:FILE`": (*IN_CONTAINERS, Kind.REMOTE),
 }
 

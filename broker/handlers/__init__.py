@@ -53,6 +53,7 @@ from highwater.broker.handlers import (
     list_offsets,
     list_partition_reassignments,
     list_transactions,
+    maintain_logs,
     metadata,
     offset_commit,
     offset_delete,
@@ -94,5 +95,5 @@ HANDLERS: tuple[ModuleType, ...] = (
     describe_delegation_token,
 )  # fmt: skip
 
-TABLE = handler_table(HANDLERS)
-"""By API key, for the handler pools."""
+TABLE = handler_table((*HANDLERS, maintain_logs))
+"""By API key, for the handler pools; with the one that no client is told of."""

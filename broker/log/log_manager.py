@@ -420,19 +420,21 @@ class LogManager:
                         await result  # type: ignore[misc]
 
     async def _retention(self) -> None:
-        now = self.clock.wall_ms()
-
         def clean(log: Log) -> None:
-            if log.tp in self.cleaning:
-                return
-            count = log.delete_old_segments(now, self._high_watermark(log.tp))
-            if count:
-                logger.info(
-                    "%s: %d segments deleted, begins at %d", log.tp, count, log.log_start_offset
-                )
-            log.trim_memory()
+            if log.tp not in self.cleaning:
+                self.retain(log)
+                log.trim_memory()
 
         await self._each([log for _, log in sorted(self.logs.items())], clean)
+
+    def retain(self, log: Log) -> int:
+        """Deletes the segments that are due; gives their number."""
+        count = log.delete_old_segments(self.clock.wall_ms(), self._high_watermark(log.tp))
+        if count:
+            logger.info(
+                "%s: %d segments deleted, begins at %d", log.tp, count, log.log_start_offset
+            )
+        return count
 
     def _expire_producers(self) -> None:
         now = self.clock.wall_ms()

@@ -92,7 +92,7 @@ class AppRun:
             ],
             apps=apps,
             lacks=lacks(
-                *[Kind.DOORLESS] * (options.program.name != "highwater"),
+                *[Kind.DOORLESS, Kind.FOREIGN] * (options.program.name != "highwater"),
                 *[Kind.KRAFT] * options.program.kraft,
             ),
         )

@@ -121,7 +121,7 @@ def _own_lacks(options: Options) -> Mapping[str, str]:
     """The faults that a cluster without a target cannot have."""
     if options.runtime == "compose":
         return lacks(*IN_CONTAINERS)
-    doorless = [Kind.DOORLESS] * (options.program.name != "highwater")
+    doorless = [Kind.DOORLESS, Kind.FOREIGN] * (options.program.name != "highwater")
     return lacks(*doorless, *[Kind.TLS] * options.secure)
 
 

@@ -96,7 +96,7 @@ class ApacheRelease:
 
     @property
     def lacks(self) -> Mapping[str, str]:
-        return lacks(Kind.DOORLESS, *[Kind.KRAFT] * self.kraft)
+        return lacks(Kind.DOORLESS, Kind.FOREIGN, *[Kind.KRAFT] * self.kraft)
 
     @asynccontextmanager
     async def open(self, folder: Path, properties: Mapping[str, str]) -> AsyncIterator[Cluster]:

@@ -260,3 +260,17 @@ class Chaos:
     def expire_session(self, target: Target) -> Fault:
         """Ends a broker's ZooKeeper session while the broker lives."""
         return self._fire("expire_session", target)
+
+    # --- logs
+
+    def roll(self, topic: str) -> Fault:
+        """A new segment for each replica of a topic or partition."""
+        return self._fire("roll", topic)
+
+    def retain(self, topic: str) -> Fault:
+        """Deletes now what is due by the topic's retention."""
+        return self._fire("retain", topic)
+
+    def compact(self, topic: str) -> Fault:
+        """Compacts a topic or partition now, however little of it is dirty."""
+        return self._fire("compact", topic)

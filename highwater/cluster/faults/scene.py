@@ -63,6 +63,15 @@ class Scene:
             )
             raise Wrong(f"no partition {text!r}; there are {known}")
 
+    def topic_or_partition(self, text: str) -> None:
+        if text in self.topics:
+            return
+        try:
+            self.partition(text)
+        except Wrong:
+            known = ", ".join(self.topics) or "none"
+            raise Wrong(f"no topic or partition {text!r}; there are the topics {known}") from None
+
     def target(self, value: Any, others: bool = False) -> None:
         """Checks that the target is a possible member or role."""
         text = str(value).strip()

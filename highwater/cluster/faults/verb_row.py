@@ -19,6 +19,7 @@ class Kind(Enum):
     """A trait of clusters, for which they cannot have some verbs."""
 
     DOORLESS = "some brokers are not Highwater's, or no processes of this harness"
+    FOREIGN = "some brokers are not Highwater's"
     ELSEWHERE = "the brokers are no processes of this harness"
     REMOTE = "others started the cluster"
     KRAFT = "there is no ZooKeeper"

@@ -15,6 +15,7 @@ from highwater.cluster.faults import (
     error_verb,
     host_verbs,
     link_quality,
+    log_verbs,
     scene,
     verbs,
     workload_verbs,
@@ -46,9 +47,11 @@ _BESIDE: Mapping[Kind, Mapping[str, str]] = {
 }
 """What a kind of cluster lacks beside verbs."""
 
+_NOT_OURS = {Kind.FOREIGN: "only Highwater's own brokers can do it when they are asked"}
 _MEMBER = Target("a member", Scene.member)
 _BROKER = Target("a broker", Scene.a_broker)
 _PARTITION = Target("a partition", Scene.partition)
+_TOPIC = Target("a topic or a partition", Scene.topic_or_partition)
 _END = Target("a member as `from`", Scene.target, required=False)
 
 _FROM = Field("from", "where the messages come from", Scene.target)
@@ -183,6 +186,15 @@ GROUPS: Mapping[str, tuple[Verb, ...]] = {
         Verb("expire_session", verbs.expire_session, "ends a broker's ZooKeeper session while the "
              "broker lives", "its znode is gone", target=_BROKER, cannot={
                  Kind.KRAFT: "there is no ZooKeeper, and no session in it", Kind.REMOTE: _FAR}),
+    ),
+    "logs": (
+        Verb("roll", log_verbs.roll, "each replica of the topic begins a new segment",
+             "how many began", target=_TOPIC, cannot=_NOT_OURS),
+        Verb("retain", log_verbs.retain, "deletes the segments that are due by the topic's "
+             "retention, now", "how many went", target=_TOPIC, cannot=_NOT_OURS),
+        Verb("compact", log_verbs.compact, "begins a new segment and compacts all that may be, "
+             "however little of it is dirty", "how many bytes went",
+             target=_TOPIC, cannot=_NOT_OURS),
     ),
     "in schedules alone": (
         Verb("wait", verbs.wait, "waits for a state of the cluster, or for a time", "that",

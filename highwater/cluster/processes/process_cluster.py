@@ -245,7 +245,8 @@ class ProcessCluster(LocalCluster):
 
     def _kinds(self) -> Sequence[Kind]:
         doors = self.hosts is not None and self.settings.numbers_of("highwater")
-        return [] if doors else [Kind.DOORLESS]
+        ours = set(self.settings.numbers_of("highwater")) == set(self.brokers)
+        return [*[Kind.DOORLESS] * (not doors), *[Kind.FOREIGN] * (not ours)]
 
     async def fill_disk(self, member: str) -> int:
         require_awake(self, member)

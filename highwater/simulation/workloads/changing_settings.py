@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 TOPIC, BROKER = 2, 4
 QUOTED = ("exact", "plain", "consumer")
 """The client ids that get quotas."""
-FETCHERS, LARGEST = "num.replica.fetchers", "message.max.bytes"
+FETCHERS, CONNECTIONS = "num.replica.fetchers", "max.connections.per.ip"
 LOW = "300"
 """Bytes a second, less than what is written."""
 WAIT_S = 20.0
@@ -152,7 +152,7 @@ class ChangingSettings(Part):
         if random.random() < 0.5:
             return Setting("brokers/<default>", FETCHERS), random.choice(("1", "2", None))
         number = random.choice(sorted(self.cluster.nodes))
-        return Setting(f"brokers/{number}", LARGEST), random.choice(("1000000", "900000", None))
+        return Setting(f"brokers/{number}", CONNECTIONS), random.choice(("1000", "2000", None))
 
     def _rates(self) -> list[Setting]:
         names = (LEADER_RATE, FOLLOWER_RATE)

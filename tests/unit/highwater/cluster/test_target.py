@@ -33,7 +33,13 @@ def test_from_4_0_on_kraft_is_the_only_mode() -> None:
         release = parse(text)
         assert str(release).endswith("(KRaft)")
         assert "expire_session" in release.lacks
-    assert parse("apache:3.9.2").lacks.keys() == {"slow_disk", "clock_jump"}
+    assert parse("apache:3.9.2").lacks.keys() == {
+        "slow_disk",
+        "clock_jump",
+        "roll",
+        "retain",
+        "compact",
+    }
 
 
 @pytest.mark.parametrize(

@@ -278,8 +278,9 @@ def test_disagreement_makes_the_verdict_unknown() -> None:
     from highwater.verdict.decision import decide
 
     fine = Found(examined=1, found={}, examples=[])
-    facts = dict.fromkeys(("acked", "failed", "unknown", "polled"), 1)
-    facts |= {"acked_where_loss_is_expected": 0, "longest_gap_ns": 5_000_000, "longest_well_ns": None}
+    facts: dict[str, int | None] = dict.fromkeys(("acked", "failed", "unknown", "polled"), 1)
+    facts |= {"acked_where_loss_is_expected": 0, "longest_gap_ns": 5_000_000}
+    facts["longest_well_ns"] = None
     checks = {c.id: fine for c in catalog.checks()}
     results = Results(engine="spark", version="1", checks=checks, facts=facts, seconds=0.1)
     assert decide(results, {"seed": 1}, [], final_read=True).verdict == "valid"

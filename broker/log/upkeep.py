@@ -1,0 +1,103 @@
+"""What a log does by and by, done now and waited for: a new segment, retention, compaction.
+
+For tests of applications, which would otherwise set six properties and sleep.  The topic's own
+properties hold: retention deletes what is due and no more, and compaction leaves alone what
+min.compaction.lag.ms protects, what is not replicated, and what an open transaction holds up.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import TYPE_CHECKING, NamedTuple
+
+import trio
+
+from highwater.broker.log.cleaner.plan import inspect, last_stable_offset
+from highwater.broker.log.dirs.guard import Guard
+from highwater.kafka.errors import ApiError, ErrorCode
+
+if TYPE_CHECKING:
+    from highwater.broker.log.cleaner.cleaner import LogCleaner
+    from highwater.broker.log.log import Log
+    from highwater.broker.log.log_manager import LogManager
+
+AGAIN_S = 0.01
+REPLICATED_S = 5.0
+"""Retention and compaction wait so long for the high watermark to come to the log's end."""
+
+
+class Work(IntEnum):
+    ROLL = 0
+    RETAIN = 1
+    COMPACT = 2
+
+
+class Done(NamedTuple):
+    """Of one log."""
+
+    changed: int
+    """Segments begun or deleted; of compaction, bytes that are gone."""
+    log_start_offset: int
+    size: int
+    """In bytes."""
+
+
+class Upkeep:
+    def __init__(self, logs: LogManager, cleaner: LogCleaner) -> None:
+        self._logs = logs
+        self._cleaner = cleaner
+
+    async def do(self, work: Work, log: Log) -> Done:
+        """Raises ApiError; an error of the disk takes the directory offline."""
+        changed, failed = 0, True
+        with Guard(self._logs.fail_dir, self._logs.dir_of(log), log):
+            match work:
+                case Work.ROLL:
+                    changed = self._roll(log)
+                case Work.RETAIN:
+                    await self._until_free(log)
+                    await self._until_replicated(log)
+                    changed = self._logs.retain(log)
+                case Work.COMPACT:
+                    changed = await self._compact(log)
+            failed = False
+        if failed:
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"{log.tp}: its directory has failed")
+        return Done(changed, log.log_start_offset, log.size)
+
+    def _roll(self, log: Log) -> int:
+        if not log.segments[-1].size:
+            return 0
+        log.roll()
+        return 1
+
+    async def _until_free(self, log: Log) -> None:
+        while log.tp in self._logs.cleaning:
+            await trio.sleep(AGAIN_S)
+
+    async def _until_replicated(self, log: Log) -> None:
+        """A follower hears of a high watermark by its next fetch."""
+        end = log.log_end_offset
+        with trio.move_on_after(REPLICATED_S):
+            while log.high_watermark < end:
+                await trio.sleep(AGAIN_S)
+
+    async def _compact(self, log: Log) -> int:
+        if not log.config.compacts:
+            detail = f"cleanup.policy of {log.tp.topic} is {log.config.cleanup_policy}, not compact"
+            raise ApiError(ErrorCode.POLICY_VIOLATION, detail)
+        self._roll(log)
+        with trio.move_on_after(REPLICATED_S):
+            while last_stable_offset(log) < log.segments[-1].base_offset:
+                await trio.sleep(AGAIN_S)
+        before = log.size
+        while True:
+            await self._until_free(log)
+            if (why := self._cleaner.uncleanable.get(log.tp)) is not None:
+                raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{log.tp} cannot be cleaned: {why}")
+            now = self._logs.clock.wall_ms()
+            candidate = inspect(log, self._logs.cleaned_to(log), now)
+            if not candidate.cleanable_bytes:
+                return max(0, before - log.size)
+            if not await self._cleaner.clean(candidate):
+                await trio.sleep(AGAIN_S)
