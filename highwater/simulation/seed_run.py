@@ -20,7 +20,7 @@ from highwater.kafka.wire.codec import BadMessage
 from highwater.simulation.cluster import SimCluster, shape_of
 from highwater.simulation.coverage.taps import Collector, listening
 from highwater.simulation.faults.joint_writer import Writers
-from highwater.simulation.faults.joints import last_joint
+from highwater.simulation.faults.joints import last_joints
 from highwater.simulation.faults.random_faults import Faults
 from highwater.simulation.faults.variations import plan
 from highwater.simulation.last_events import TraceHandler
@@ -165,9 +165,11 @@ class _Run:
             for part in self._parts:
                 part.resting = True
             healed = await self._whole(cluster, WHOLE_S)
-            if healed and self._faults is not None and self._options.joints:
-                await self._faults.run(last_joint(cluster.kernel.random("last joint")))
-                healed = await self._whole(cluster, WHOLE_S)
+            if self._faults is not None and self._options.joints:
+                for joint in last_joints(cluster.kernel.random("last joints")):
+                    if healed:
+                        await self._faults.run([joint])
+                        healed = await self._whole(cluster, WHOLE_S)
             if healed and cluster.kernel.random("calm").random() < CALM_SHARE:
                 healed = await self._calm(cluster)
             for part in self._parts:

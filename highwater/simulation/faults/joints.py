@@ -201,6 +201,13 @@ JOINTS = {
 
 
 LAST = {
+    "two epochs of one leader while the end of an epoch is told": Joint(
+        (
+            HoldNext(OFFSETS_FOR_LEADER_EPOCH, ANSWER, FOLLOWER, LEADER, Time(1.0, 2.5)),
+            *(Kill(FOLLOWER), Pass(Time(0.5, 2.0)), Start(FOLLOWER), UntilHeld()),
+            *(Prefer(THIRD), Pass(Time(0.1, 0.5)), Prefer(LEADER), UntilDelivered()),
+        )
+    ),
     "the news of an ISR is cut off": Joint(
         (
             *(Freeze(FOLLOWER), Pass(Time(1.1, 1.5, "lag")), CutAfterWrite(LEADER), Thaw(FOLLOWER)),
@@ -208,18 +215,17 @@ LAST = {
         )
     ),
 }
-"""Joints that come when all is healed: a later change would mend what they break."""
+"""Joints that come when all is healed, one after the other: a later change would mend what the last
+one breaks."""
 LAST_SHARE = 0.5
-"""Of the seeds."""
+"""Of the seeds that each of them comes in."""
 
 KINDS = frozenset((*JOINTS, *LAST, IMPROVISED))
 """The kinds of faults that are joints."""
 
 
-def last_joint(random: Random) -> list[Fault]:
-    """One, or none."""
-    kind, plays = random.choice(list(LAST)), random.random() < LAST_SHARE
-    return [Fault(0.0, kind, "any", 0.0)] if plays else []
+def last_joints(random: Random) -> list[Fault]:
+    return [Fault(0.0, kind, "any", 0.0) for kind in LAST if random.random() < LAST_SHARE]
 
 
 def joints(random: Random, seconds: float) -> list[Fault]:

@@ -41,3 +41,17 @@ def test_a_log_that_grows_is_read_on() -> None:
 )
 def test_lsos_while_a_hw_rose(least: int, most: int, lsos: list[int]) -> None:
     assert StableOffsets(LOG).between(least, most) == lsos
+
+
+@pytest.mark.parametrize(
+    ("hw", "log_start", "lsos"),
+    [
+        (9, 0, {4}),
+        (9, 4, {4}),
+        (9, 5, {5}),  # a part of the open transaction's records is left
+        (9, 6, {6, 9}),  # none is: who has never had them does not know of it
+        (10, 6, {10}),
+    ],
+)
+def test_the_lso_where_the_beginning_is_deleted(hw: int, log_start: int, lsos: set[int]) -> None:
+    assert StableOffsets(LOG).trimmed(hw, log_start) == lsos
