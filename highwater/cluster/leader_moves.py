@@ -69,6 +69,17 @@ async def elect_preferred(cluster: Cluster, timeout_s: float = PATIENCE_S) -> No
         raise ClusterError(f"the first replicas could not be made leaders: {problem}")
 
 
+async def elect_first(cluster: Cluster, tp: TopicPartition, timeout_s: float = PATIENCE_S) -> None:
+    """Makes the first replica of one partition its leader; raises ClusterError as above."""
+
+    async def elect(controller: tuple[str, int]) -> str | None:
+        return await _elect(controller, tp)
+
+    problem = await _until_agreed(cluster, elect, timeout_s)
+    if problem:
+        raise ClusterError(f"the first replica of {tp} could not be made its leader: {problem}")
+
+
 async def _until_agreed(
     cluster: Cluster, request: Callable[[tuple[str, int]], Awaitable[str | None]], timeout_s: float
 ) -> str | None:

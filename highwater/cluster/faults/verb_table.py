@@ -175,8 +175,8 @@ GROUPS: Mapping[str, tuple[Verb, ...]] = {
     "leaders and controllers": (
         Verb("swap_leader", verbs.swap_leader, "a reassignment to another order, then a preferred "
              "election", "another leader in ZooKeeper", target=_PARTITION, fields=_LEAD),
-        Verb("preferred_election", verbs.preferred_election, "ElectLeaders",
-             "the first replica leads", target=_PARTITION, fields=_LEAD),
+        Verb("preferred_election", verbs.preferred_election, "ElectLeaders: the first "
+             "replica leads", "another leader in ZooKeeper", target=_PARTITION),
         Verb("move_controller", verbs.move_controller, "deletes the controller's znode, or kills "
              "the controller (the end starts it)", "another controller and a later epoch",
              target=replace(_BROKER, required=False), check=scene.check_deposal, lasts=True,

@@ -368,7 +368,20 @@ async def swap_leader(stage: Stage, fault: Fault) -> Done:
     return Done(str(tp), effect)
 
 
-preferred_election = swap_leader
+async def preferred_election(stage: Stage, fault: Fault) -> Done:
+    from highwater.cluster.leader_moves import elect_first
+
+    tp = parse_tp(fault.target)
+    state, first = stage.zookeeper.partitions[tp], stage.zookeeper.replicas[tp][0]
+    if state.leader == first:
+        raise ClusterError(f"broker-{first}, the first replica of {tp}, leads already")
+    if first not in state.isr:
+        raise ClusterError(f"broker-{first}, the first replica of {tp}, is not in its ISR")
+    await elect_first(stage.cluster, tp)
+    moved = await stage.zookeeper.wait(
+        lambda: stage.zookeeper.partitions[tp].leader == first, PATIENCE_S
+    )
+    return Done(str(tp), f"the leader moved from {state.leader} to {first}" if moved else None)
 
 
 async def move_controller(stage: Stage, fault: Fault) -> Done:

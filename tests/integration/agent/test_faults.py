@@ -47,8 +47,11 @@ def test_a_leader_dies_and_another_leads(control: Control) -> None:
     assert control.status()["members"][f"broker-{old}"]["state"] == "up"
     control.wait("isr of orders is full", within_s=30)
     assert leader(control) != old
-    control.elect_first_replicas()
+    back = control.fault("preferred_election", "orders-0")
+    assert back["effect"].endswith(f"to {old}")
     assert leader(control) == old
+    refused("refused", "leads already", control, "preferred_election", "orders-0")
+    control.elect_first_replicas()
     with pytest.raises(ControlError, match=rf"fault {fault['id']} \(kill broker-{old}\) ended at"):
         control.end_fault(fault["id"])
 

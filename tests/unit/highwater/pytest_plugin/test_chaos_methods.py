@@ -22,7 +22,6 @@ NAMES = {"kib_per_s": "rate", "latency_ms": "latency", "jitter_ms": "jitter", "b
 LEFT_OUT = {
     "release": {"rule", "arrive"},
     "swap_leader": {"not"},
-    "preferred_election": {"not", "leader"},
     "reset_peer": {"one_way"},
 }
 """Fields that only schedules, the command line and the control API have."""
