@@ -76,6 +76,7 @@ class Rules(Book):
     def broker_started(self, broker: int, checkpoint: dict[TopicPartition, int]) -> None:
         """Called before a broker's life begins, with the HW checkpoint on its disk."""
         self._broker_rules.checkpoints[broker] = checkpoint
+        self.started[broker] = self.now()
         self.tables.pop(broker, None)
         for truth in self.partitions.values():
             if broker in truth.replicas:

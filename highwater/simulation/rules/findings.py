@@ -64,6 +64,8 @@ class Book:
         """Told of each replica whose log has lost these batches at its beginning."""
         self.seen: Counter[str] = Counter()
         self.expected_losses = 0
+        self.started: dict[int, float] = {}
+        """Broker -> when (s, virtual) it started the last time."""
         self.wall_ms: Callable[[int], int] = lambda broker: 0
         """A broker's wall clock."""
         self.compacted: frozenset[str] = frozenset()

@@ -21,7 +21,8 @@ R4 and R6 hear of each acknowledged and each read record at once.  The other che
 * C7, C8, C9: a fetch is answered for partitions that it asks for, and from the position on.
 * C15: a position that was read is out of range only where it was deleted, or lost.
 * R5: no replica's log begins above the offset that DeleteRecords asked for, by its disk or by its
-  answers.
+  answers; and none below one whose deletion was acknowledged, where no replica's broker started
+  since.
 * L1: once all is healed, the reader's sessions reach every partition's end.
 
 Careless power losses are excused by `allowed_losses.lost_since`.
@@ -195,6 +196,9 @@ class TrimmedTopic(Part):
     )
     deleted: dict[TopicPartition, int] = field(default_factory=lambda: dict.fromkeys(TPS, 0))
     """Records below may be gone: DeleteRecords was asked to delete them, by others too."""
+    gone: dict[TopicPartition, tuple[int, float]] = field(default_factory=dict)
+    """Records below are gone: their deletion was acknowledged then (s, virtual).  A broker that
+    crashes may have them again, as in Kafka: log starts are checkpointed now and then."""
     positions: dict[TopicPartition, int] = field(default_factory=lambda: dict.fromkeys(TPS, 0))
     """The reader's positions."""
     sessions_for_all: bool = True
@@ -312,6 +316,8 @@ class TrimmedTopic(Part):
                 await client.delete_records(tp, offset)
             except Failed as failed:
                 await self._again(client, failed)
+            else:
+                self.gone[tp] = max(self.gone.get(tp, (0, 0.0)), (offset, self.rules.now()))
 
     # -- reading --------------------------------------------------------------------------------
 
@@ -473,7 +479,14 @@ class TrimmedTopic(Part):
         if self.sessions_for_all and not self.count["sessions: given"]:
             self.rules.broken("L1", "no reader was ever given a fetch session")
         for tp in TPS:
-            self.judge_partition(tp, await self._read_all(client, tp))
+            found = await self._read_all(client, tp)
+            gone, at = self.gone.get(tp, (0, 0.0))
+            crashed = any(self.rules.started[b] > at for b in self.rules.partitions[tp].assigned)
+            if found and (first := min(found)) < gone and not crashed:
+                what = f"{first} is there, and all below {gone} was deleted"
+                self.rules.broken("R5", f"{tp}: {what}")
+            self.count["records: deletions seen again"] += not crashed
+            self.judge_partition(tp, found)
 
     async def _read_all(self, client: ManyClient, tp: TopicPartition) -> dict[int, bytes]:
         found: dict[int, bytes] = {}
