@@ -28,6 +28,7 @@ from tests.simulation.mutation import (
 )
 
 PAGE = ROOT / "docs" / "mutants-sim.md"
+UNIT = "its unit test"
 TIMES, LEAST = 3, 60
 """So many times the seeds of its row are searched for a mutant, and at least so many."""
 _ROW = re.compile(
@@ -60,6 +61,12 @@ def pinned(page: Path = PAGE) -> dict[int, Pinned]:
     }
 
 
+def by_units(page: Path = PAGE) -> set[int]:
+    """The mutants that no seed finds, and a unit test does."""
+    rows = _ROW.finditer(page.read_text())
+    return {int(row["id"]) for row in rows if row["rules"] == UNIT}
+
+
 def play(mutant: Mutant, known: Pinned | None) -> dict[str, Any]:
     """The mutant's row today."""
     if mutant.equivalent:
@@ -72,7 +79,8 @@ def play(mutant: Mutant, known: Pinned | None) -> dict[str, Any]:
     if known is None and mutant.scenario:
         row = row_of(mutant, NONE)
         return row | {"rules": rules_broken(mutant, mutant.scenario), "scenario": mutant.scenario}
-    return row_of(mutant, simulate(mutant, known.budget if known else f"0..{LEAST - 1}"))
+    row = row_of(mutant, simulate(mutant, known.budget if known else f"0..{LEAST - 1}"))
+    return row | {"rules": row["rules"] or [UNIT] * (mutant.id in by_units())}
 
 
 def part(folder: Path, number: int, of: int) -> None:
@@ -86,7 +94,8 @@ def part(folder: Path, number: int, of: int) -> None:
         row = play(mutant, rows.get(mutant.id))
         with file.open("a") as out:
             out.write(json.dumps(row) + "\n")
-        print(f"{mutant.id}: {', '.join(row['rules']) or 'LOST'}, seed {row['first']}", flush=True)
+        found = ", ".join(row["rules"]) or ("equivalent" if row["equivalent"] else "LOST")
+        print(f"{mutant.id}: {found}, seed {row['first']}", flush=True)
 
 
 def page(folder: Path) -> int:
@@ -95,6 +104,9 @@ def page(folder: Path) -> int:
         for file in sorted(folder.glob("rows-*.jsonl"))
         for line in file.read_text().splitlines()
     ]
+    for row in rows:
+        if not row["rules"] and row["id"] in by_units():
+            row["rules"] = [UNIT]
     PAGE.write_text(table(rows))
     lost = [row["name"] for row in rows if not row["rules"] and not row["equivalent"]]
     print(f"{len(rows)} mutants; lost: {', '.join(lost) or 'none'}")

@@ -114,7 +114,8 @@ class BrokerRules:
                 "R3", f"{who} has HW {new.hw}, below its own log start {log.log_start_offset}"
             )
         for follower in partition.followers.values():
-            if follower.rest is not None and not follower.rest.holds():
+            outside = follower.broker_id not in new.members
+            if follower.rest is not None and (outside or not follower.rest.holds()):
                 asked = follower.rest.asked
                 self._book.broken("R14", f"{who} lets broker {follower.broker_id} rest at {asked}")
         if old is None:

@@ -37,6 +37,7 @@ from highwater.simulation.rules.zookeeper_rules import ZooKeeperRules
 
 if TYPE_CHECKING:
     from highwater.broker.log.cleaner.cleaner import LogCleaner
+    from highwater.broker.log.cleaner.plan import Candidate
     from highwater.broker.metadata.metadata_cache import MetadataCache
     from highwater.broker.metadata.metadata_update import MetadataUpdate
     from highwater.broker.replica.partition import Partition
@@ -99,8 +100,23 @@ class Rules(Book):
                 truth.replicas[broker].lossy = excused or not truth.counts(broker)
 
     def watch_cleaner(self, cleaner: LogCleaner) -> None:
-        """Notes when a cleaner of this broker does not know yet that a replica is away."""
-        asked = cleaner.all_in_sync
+        """Notes when a cleaner of this broker does not know yet that a replica is away.
+
+        R7: nothing is removed for the sake of what was never committed, or is not decided.
+        """
+        asked, clean = cleaner.all_in_sync, cleaner.clean
+
+        async def cleaned(candidate: Candidate, *more: int) -> bool:
+            log = candidate.log
+            unstable = log.first_unstable_offset
+            sure = log.high_watermark if unstable is None else min(unstable, log.high_watermark)
+            if candidate.end > max(sure, candidate.first_dirty):
+                what = f"cleaned by what lies up to {candidate.end}, and {sure} is sure"
+                self.broken("R7", f"{log.tp}: the log of {log.dir} is {what}")
+            return await clean(candidate, *more)
+
+        private: Any = cleaner
+        private.clean = cleaned
 
         def answered(tp: TopicPartition) -> bool:
             whole, truth = asked(tp), self.partitions.get(tp)

@@ -2,6 +2,7 @@
 
 * The log start of a follower: its leader's.
 * The first offset of a leader epoch: the end of its leader's log when it began to lead.
+* The recovery point: what the disk keeps when it loses power.
 * The entries of the offset and time indexes: the batches on the disk.
 * The configuration in force (topics, brokers, quotas, throttles): ZooKeeper's tree.
 * Checkpoint files: what the broker believes to have written there.
@@ -63,6 +64,8 @@ def disagreement(
         for segment in log.segments:
             for wrong in misindexed(segment, replica.mirror, disk):
                 yield f"{wrong} ({tp})"
+            if (lacks := _unflushed(segment, replica.mirror, disk, log.recovery_point)) is not None:
+                yield f"has the recovery point {log.recovery_point} of {tp}, and {lacks}"
     yield from _topics_configured(broker, tree)
     yield from _broker_configured(broker, tree)
     yield from _quotas_configured(broker, tree)
@@ -105,6 +108,20 @@ def misindexed(segment: Segment, mirror: ReplicaMirror, disk: SimDisk) -> Iterat
             newest, batch = max(newest, batch.max_timestamp), next(passed, None)
         if newest > timestamp:
             yield f"says that nothing up to {base + relative} is later than {timestamp}: {newest}"
+
+
+def _unflushed(
+    segment: Segment, mirror: ReplicaMirror, disk: SimDisk, recovery_point: int
+) -> str | None:
+    """A batch below the recovery point that a power loss would take, or None."""
+    file, position = disk.find(segment.file.path), 0
+    if not isinstance(file, Inode):
+        return None
+    for batch in mirror.in_segment(segment.file.path):
+        position += batch.size
+        if batch.last < recovery_point and position > file.synced:
+            return f"{batch} was never flushed"
+    return None
 
 
 def _file(disk: SimDisk, segment: Segment, suffix: str) -> bytes:

@@ -297,9 +297,12 @@ class Administrators(Part):
         deadline, left = trio.current_time() + DONE_S, ["not yet asked"]
         while left and trio.current_time() < deadline:
             try:
-                left = [str(tp) for tp in await client.moves()]
+                told = set(await client.moves())
             except Failed as failed:
                 self.errors[failed.name] += 1
+            else:  # a controller that has forgotten one names none
+                moving = {tp for tp, one in self.rules.partitions.items() if one.target is not None}
+                left = sorted(map(str, told | moving))
             await client.pause(0.1, 0.3)
         if left:
             self.rules.broken("L2", f"{DONE_S:g} s after all is well, moves are under way: {left}")
