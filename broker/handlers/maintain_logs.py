@@ -42,8 +42,12 @@ async def handle(ctx: Context, body: memoryview) -> Reply:
         }
         done = [(number, await ctx.services.upkeep.do(work, log)) for number, log in logs.items()]
     except ApiError as e:
-        return Response(parts=(_answer(e.code, str(e), ()),), error_names=(e.code.name,))
+        return error_response(ctx, body, e.code, str(e))
     return Response(parts=(_answer(ErrorCode.NONE, "", done),))
+
+
+def error_response(ctx: Context, body: memoryview, code: ErrorCode, detail: str = "") -> Response:
+    return Response(parts=(_answer(code, detail or code.name, ()),), error_names=(code.name,))
 
 
 def _parsed(body: memoryview) -> tuple[Work, str, int]:

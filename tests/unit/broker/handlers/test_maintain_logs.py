@@ -50,6 +50,15 @@ async def test_the_coordinators_topics_are_left_alone(b: Any) -> None:
     assert "the coordinators' own" in detail
 
 
+def test_a_client_without_the_right_is_told_so() -> None:
+    code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    ctx: Any = None
+    reply = maintain_logs.error_response(ctx, asked(0, "t", -1), code)
+    assert reply.parts is not None
+    assert b"".join(reply.parts)[:2] == struct.pack(">h", code)  # type: ignore[arg-type]
+    assert maintain_logs.API.access.whole, "Alter on the cluster"
+
+
 @pytest.mark.parametrize(
     "body", [b"", b"\0\0\5ab", bytes(asked(3, "t", 0)), bytes(asked(0, "t", 0))[:-1]]
 )
