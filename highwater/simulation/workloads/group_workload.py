@@ -22,6 +22,7 @@ A careless power loss may take commits and generations back (`allowed_losses`).
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import trio
@@ -409,12 +410,27 @@ class Member:
         positions = await self.all.ask(self.client)
         await self._late(seat)
         random = self.client.random
+        heard: float | None = None
         for _ in range(random.randint(3, 30)):
             await self.client.pause(0.05, 0.4)
-            await self.client.heartbeat(seat)
+            heard = await self._heartbeat(seat, heard)
             if seat.partitions:
                 await self._commit(seat, random.choice(seat.partitions), positions)
         await self._end(seat, positions)
+
+    async def _heartbeat(self, seat: Seat, heard: float | None) -> float:
+        """G4: one that was a member is one until its session has passed; gives when it was."""
+        asked = self.client.now()
+        try:
+            await self.client.heartbeat(seat)
+        except Failed as failed:
+            ago = self.client.now() - heard if heard is not None else inf
+            gone = failed.name == "UNKNOWN_MEMBER_ID" and ago < self.client.session_ms / 1000
+            if gone and not self.all.lost(self.since):
+                what = f"was a member {ago:.2f} s ago, and is unknown"
+                self.all.rules.broken("G4", f"{seat.member_id} {what}")
+            raise
+        return asked
 
     async def _end(self, seat: Seat, positions: dict[int, int]) -> None:
         """Ends its time in this generation."""

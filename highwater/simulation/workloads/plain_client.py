@@ -151,7 +151,7 @@ class SimClient:
     ) -> memoryview | None:
         """The answer's body, or None where none is expected; `keep` the connection despite a
         time-out (the answer may still come, and is thrown away)."""
-        began = self._now()
+        began = self.now()
         try:
             connection = await self._connection(address)
             if expect:
@@ -169,7 +169,7 @@ class SimClient:
                 waits = self._answers.book.lateness
                 waits.called(api_key, api_name(api_key), self.name, began)
 
-    def _now(self) -> float:
+    def now(self) -> float:
         return self._world.process.kernel.timeline.now
 
     async def refresh(self, topics: list[str]) -> None:
@@ -227,7 +227,7 @@ class SimClient:
     async def produce(self, tp: TopicPartition, batch: bytes, acks: int) -> int:
         """Gives the base offset; for acks=0, -1 as soon as the batch is sent."""
         address, _ = await self._leader(tp)
-        body, began = produce_request(acks, TIMEOUT_S / 2, [(tp, bytearray(batch))]), self._now()
+        body, began = produce_request(acks, TIMEOUT_S / 2, [(tp, bytearray(batch))]), self.now()
         answer = await self._call_raw(address, PRODUCE, PRODUCE_VERSION, body, expect=acks != 0)
         if answer is None:
             return -1
@@ -274,7 +274,7 @@ class SimClient:
         asked = FetchPartition(tp, epoch, offset, -1, -1, 1 << 16)
         request = FetchRequest(-1, max_wait_ms, 1, 1 << 20, 0, 0, -1, [asked], [], "")
         asking, question = build_fetch(request, FETCH_VERSION), self._question(address, tp)
-        began = self._now()
+        began = self.now()
         body = await self._call_raw(address, FETCH, FETCH_VERSION, [asking], keep=True)
         assert body is not None
         if self._answers is not None:

@@ -119,7 +119,7 @@ class ManyClient(SimClient):
     ) -> dict[TopicPartition, tuple[int, int]]:
         """Error and base offset of each partition (acks=all)."""
         body = produce_request(-1, TIMEOUT_S / 2, [(tp, bytearray(b)) for tp, b in sent])
-        began = self._now()
+        began = self.now()
         answer = await self._call_raw(address, PRODUCE, PRODUCE_VERSION, body)
         assert answer is not None
         results = parse_produce_response(answer)
