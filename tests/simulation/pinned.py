@@ -51,20 +51,20 @@ class Pinned(NamedTuple):
         return f"{begun}..{begun + max(TIMES * self.seeds, LEAST) - 1}"
 
 
-def pinned(page: Path = PAGE) -> dict[int, Pinned]:
-    """The rows of mutants that a seed found, by id."""
+def pinned(page: Path = PAGE) -> dict[str, Pinned]:
+    """The rows of mutants that a seed found, by what is broken: some share a number."""
     rows = [row.groupdict() for row in _ROW.finditer(page.read_text())]
     return {
-        int(row["id"]): Pinned(int(row["first"]), round(float(row["seeds"])), float(row["seconds"]))
+        row["what"]: Pinned(int(row["first"]), round(float(row["seeds"])), float(row["seconds"]))
         for row in rows
         if row["first"]
     }
 
 
-def by_units(page: Path = PAGE) -> set[int]:
+def by_units(page: Path = PAGE) -> set[str]:
     """The mutants that no seed finds, and a unit test does."""
     rows = _ROW.finditer(page.read_text())
-    return {int(row["id"]) for row in rows if row["rules"] == UNIT}
+    return {row["what"] for row in rows if row["rules"] == UNIT}
 
 
 def play(mutant: Mutant, known: Pinned | None) -> dict[str, Any]:
@@ -80,18 +80,18 @@ def play(mutant: Mutant, known: Pinned | None) -> dict[str, Any]:
         row = row_of(mutant, NONE)
         return row | {"rules": rules_broken(mutant, mutant.scenario), "scenario": mutant.scenario}
     row = row_of(mutant, simulate(mutant, known.budget if known else f"0..{LEAST - 1}"))
-    return row | {"rules": row["rules"] or [UNIT] * (mutant.id in by_units())}
+    return row | {"rules": row["rules"] or [UNIT] * (mutant.what in by_units())}
 
 
 def part(folder: Path, number: int, of: int) -> None:
     """Keeps each row as soon as it is known, so that a run that was cut off goes on."""
     file, rows = folder / f"rows-{number}.jsonl", pinned()
     lines = file.read_text().splitlines() if file.exists() else []
-    done = {json.loads(line)["id"] for line in lines}
+    done = {json.loads(line)["name"] for line in lines}
     for mutant in all_mutants()[number::of]:
-        if mutant.id in done:
+        if mutant.name in done:
             continue
-        row = play(mutant, rows.get(mutant.id))
+        row = play(mutant, rows.get(mutant.what))
         with file.open("a") as out:
             out.write(json.dumps(row) + "\n")
         found = ", ".join(row["rules"]) or ("equivalent" if row["equivalent"] else "LOST")
@@ -105,7 +105,7 @@ def page(folder: Path) -> int:
         for line in file.read_text().splitlines()
     ]
     for row in rows:
-        if not row["rules"] and row["id"] in by_units():
+        if not row["rules"] and row["what"] in by_units():
             row["rules"] = [UNIT]
     PAGE.write_text(table(rows))
     lost = [row["name"] for row in rows if not row["rules"] and not row["equivalent"]]

@@ -197,9 +197,12 @@ def _quotas_configured(broker: Broker, tree: Tree) -> Iterator[str]:
             for path in paths
             if key in (config := _config(tree, path))
         }
-        known = private._kinds[key].table._bounds
-        if known != wanted:
-            yield f"has {key} of {known} in force, not of {wanted}"
+        table = private._kinds[key].table
+        if table._bounds != wanted:
+            yield f"has {key} of {table._bounds} in force, not of {wanted}"
+        for owner, kept in table._found.items():
+            if kept != (found := table._look_up(*owner)):
+                yield f"has kept {key} of {kept} for {owner}, which is {found}"
 
 
 def _written(broker: Broker, disk: SimDisk) -> Iterator[str]:
