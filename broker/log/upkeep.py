@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from highwater.broker.log.log import Log
     from highwater.broker.log.log_manager import LogManager
 
-AGAIN_S = 0.01
+AGAIN_S, LONGEST_S = 0.01, 50.0
 REPLICATED_S = 5.0
 """Retention and compaction wait so long for the high watermark to come to the log's end."""
 
@@ -49,21 +49,26 @@ class Upkeep:
 
     async def do(self, work: Work, log: Log) -> Done:
         """Raises ApiError; an error of the disk takes the directory offline."""
-        changed, failed = 0, True
-        with Guard(self._logs.fail_dir, self._logs.dir_of(log), log):
-            match work:
-                case Work.ROLL:
-                    changed = self._roll(log)
-                case Work.RETAIN:
-                    await self._until_free(log)
-                    await self._until_replicated(log)
-                    changed = self._logs.retain(log)
-                case Work.COMPACT:
-                    changed = await self._compact(log)
-            failed = False
-        if failed:
-            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"{log.tp}: its directory has failed")
-        return Done(changed, log.log_start_offset, log.size)
+        try:
+            with (
+                trio.fail_after(LONGEST_S),
+                Guard(self._logs.fail_dir, self._logs.dir_of(log), log),
+            ):
+                changed = await self._work(work, log)
+                return Done(changed, log.log_start_offset, log.size)
+        except trio.TooSlowError:
+            detail = f"{log.tp} was not done within {LONGEST_S:g} s"
+            raise ApiError(ErrorCode.REQUEST_TIMED_OUT, detail) from None
+        raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"{log.tp}: its directory has failed")
+
+    async def _work(self, work: Work, log: Log) -> int:
+        if work is Work.ROLL:
+            return self._roll(log)
+        if work is Work.COMPACT:
+            return await self._compact(log)
+        await self._until_free(log)
+        await self._until_replicated(log)
+        return self._logs.retain(log)
 
     def _roll(self, log: Log) -> int:
         if not log.segments[-1].size:
@@ -90,14 +95,16 @@ class Upkeep:
         with trio.move_on_after(REPLICATED_S):
             while last_stable_offset(log) < log.segments[-1].base_offset:
                 await trio.sleep(AGAIN_S)
-        before = log.size
+        before, target = log.size, log.segments[-1].base_offset
         while True:
             await self._until_free(log)
+            if self._logs.get(log.tp) is not log or log.deleted:
+                raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"{log.tp} is gone, or is elsewhere")
             if (why := self._cleaner.uncleanable.get(log.tp)) is not None:
                 raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{log.tp} cannot be cleaned: {why}")
             now = self._logs.clock.wall_ms()
             candidate = inspect(log, self._logs.cleaned_to(log), now)
-            if not candidate.cleanable_bytes:
+            if not candidate.cleanable_bytes or candidate.first_dirty >= target:
                 return max(0, before - log.size)
             if not await self._cleaner.clean(candidate):
                 await trio.sleep(AGAIN_S)

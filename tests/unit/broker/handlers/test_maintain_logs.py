@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from highwater.broker.handlers import HANDLERS, api_versions, maintain_logs
-from highwater.broker.log.upkeep import Upkeep
+from highwater.broker.log.upkeep import LONGEST_S, Upkeep, Work
 from highwater.broker.request.response import Response
+from highwater.cluster.faults import log_verbs
 from highwater.kafka.errors import ErrorCode
 from highwater.kafka.wire.codec import BadMessage
 from tests.unit.broker.handlers.conftest import in_broker
@@ -30,6 +31,13 @@ async def ask(b: Any, body: memoryview) -> tuple[int, str, int]:
     code, length = struct.unpack_from(">hh", answer)
     (count,) = struct.unpack_from(">i", answer, 4 + length)
     return code, answer[4 : 4 + length].decode(), count
+
+
+def test_the_harness_asks_for_what_the_broker_answers() -> None:
+    assert maintain_logs.API.key == log_verbs.MAINTAIN_LOGS
+    assert tuple(Work) == (log_verbs.ROLL, log_verbs.RETAIN, log_verbs.COMPACT)
+    assert log_verbs.ALL == maintain_logs.ALL
+    assert log_verbs.LONGEST_S > LONGEST_S, "the broker's own words come first"
 
 
 def test_no_client_is_told_of_it() -> None:
