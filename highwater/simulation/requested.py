@@ -4,8 +4,24 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from highwater.kafka.types import TopicPartition
+
+if TYPE_CHECKING:
+    from highwater.world.chance import Random
+
+
+def beginning(
+    deleted: dict[TopicPartition, int], tp: TopicPartition, end: int, random: Random
+) -> int | None:
+    """Draws and notes where a log is to begin from now on, often at its end; None where all of it
+    is deleted."""
+    first = deleted[tp]
+    if end <= first:
+        return None
+    deleted[tp] = end if random.random() < 0.4 else random.randint(first, end)
+    return deleted[tp]
 
 
 @dataclass(slots=True)

@@ -240,9 +240,11 @@ class BrokerRules:
         latest = max(truth.leaders, default=-1)
         other = truth.leaders.setdefault(new.leader_epoch, replica.broker)
         if new_term:
-            # batches that it took in this very step are of its epoch
-            first = (b.base for b in replica.mirror.batches if b.epoch == new.leader_epoch)
-            began = next(first, replica.mirror.end)
+            began = replica.mirror.end
+            for batch in reversed(replica.mirror.batches):
+                if batch.epoch != new.leader_epoch:
+                    break
+                began = batch.base  # it took this one in this very step, or before a restart
             truth.began[new.leader_epoch] = min(began, truth.began.get(new.leader_epoch, began))
         if other != replica.broker:
             self._book.broken("R7", f"{who} and {other} both lead in epoch {new.leader_epoch}")

@@ -48,6 +48,7 @@ from highwater.kafka.wire.fetch import (
 )
 from highwater.kafka.wire.fetch_session_handler import SESSION_ERRORS, FetchSessionHandler
 from highwater.kafka.wire.records import batches, records_of
+from highwater.simulation.requested import beginning
 from highwater.simulation.rules.allowed_losses import losses_of, lost_since
 from highwater.simulation.workloads.part import Part, Shared, Topic, Works
 from highwater.simulation.workloads.plain_client import (
@@ -305,11 +306,8 @@ class TrimmedTopic(Part):
             await trio.sleep(random.expovariate(0.5))
             tp = random.choice(TPS)
             end = max(self.acked[tp], default=-1) + 1
-            first = self.deleted[tp]
-            if end <= first:
+            if (offset := beginning(self.deleted, tp, end, random)) is None:
                 continue
-            offset = end if random.random() < 0.4 else random.randint(first, end)
-            self.deleted[tp] = max(first, offset)
             self.rules.shortened.add(tp.topic)
             self.count["records: deletions"] += 1
             try:
@@ -485,7 +483,7 @@ class TrimmedTopic(Part):
             if found and (first := min(found)) < gone and not crashed:
                 what = f"{first} is there, and all below {gone} was deleted"
                 self.rules.broken("R5", f"{tp}: {what}")
-            self.count["records: deletions seen again"] += not crashed
+            self.count["records: deletions that must stay"] += gone > 0 and not crashed
             self.judge_partition(tp, found)
 
     async def _read_all(self, client: ManyClient, tp: TopicPartition) -> dict[int, bytes]:

@@ -16,6 +16,7 @@ from typing import Self
 import trio
 
 from highwater.kafka.types import TopicPartition
+from highwater.simulation.requested import beginning
 from highwater.simulation.workloads.part import Part, Shared, Works
 from highwater.simulation.workloads.plain_client import Failed, SimClient
 from highwater.simulation.workloads.transactional.transaction_workload import TPS
@@ -42,11 +43,9 @@ class TrimmedTransactions(Part):
         while True:
             await trio.sleep(random.expovariate(0.2))
             tp = random.choice(TPS)
-            first, end = self.deleted[tp], self.rules.partitions[tp].end
-            if end <= first:
+            offset = beginning(self.deleted, tp, self.rules.partitions[tp].end, random)
+            if offset is None:
                 continue
-            offset = end if random.random() < 0.4 else random.randint(first, end)
-            self.deleted[tp] = max(first, offset)
             self.rules.shortened.add(TOPIC)
             self.count["txn records: deletions"] += 1
             try:
