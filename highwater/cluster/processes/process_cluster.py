@@ -244,9 +244,9 @@ class ProcessCluster(LocalCluster):
         return child.popen.poll()
 
     def _kinds(self) -> Sequence[Kind]:
-        doors = self.hosts is not None and self.settings.numbers_of("highwater")
-        ours = set(self.settings.numbers_of("highwater")) == set(self.brokers)
-        return [*[Kind.DOORLESS] * (not doors), *[Kind.FOREIGN] * (not ours)]
+        ours = self.settings.numbers_of("highwater")
+        doorless, foreign = self.hosts is None or not ours, len(ours) < len(self.brokers)
+        return [*[Kind.DOORLESS] * doorless, *[Kind.FOREIGN] * foreign]
 
     async def fill_disk(self, member: str) -> int:
         require_awake(self, member)
