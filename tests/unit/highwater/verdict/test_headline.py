@@ -91,3 +91,22 @@ def test_why_a_run_is_undecided(tmp_path: Path) -> None:
 def test_a_story_begins_with_its_subject(finding: dict[str, Any], said: str) -> None:
     nothing = {"topic": "t", "partition": 0, "offset": None, "value": None}
     assert story({**nothing, **finding}) == said
+
+
+def waits(s: Story) -> None:
+    """A write of 3 ms before the first fault, one of 2 s during it, one of 1 s long after it."""
+    for value, took, begins in (("a", 3, 0), ("b", 2000, 10_000), ("c", 1000, 30_000)):
+        s.now = begins * 1_000_000
+        sent = s.invoke("p", value)
+        s.now = (begins + took) * 1_000_000
+        s.end(sent, "ok", "abc".index(value))
+        s.store(value, "abc".index(value))
+    for name, at_s in (("kill", 9), ("start", 13)):
+        s.fault(name, "was seen", at_s * 1_000_000_000)
+    stories.finish(s)
+
+
+def test_how_long_a_write_takes_while_no_fault_is_near(tmp_path: Path) -> None:
+    headline(tmp_path, Plant("waits", frozenset(), frozenset(), waits, ""))
+    verdict = json.loads((tmp_path / "verdict.json").read_text())
+    assert verdict["longest_while_well_ms"] in range(999, 1002), "and not the 2 s during the fault"
