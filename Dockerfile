@@ -7,6 +7,16 @@
 # builds one.
 ARG BASE_IMAGE=python:3.13-slim
 
+# Machine code for the modules that read records; HIGHWATER_COMPILE=0 leaves it, with 1 it must not fail.
+FROM ${BASE_IMAGE} AS compiled
+ARG HIGHWATER_COMPILE
+COPY docker/compiler /compiler
+RUN sh /compiler/compile install
+COPY highwater /source/highwater
+COPY broker /source/broker
+COPY controller /source/controller
+RUN sh /compiler/compile run /source /compiled
+
 FROM ${BASE_IMAGE} AS build
 RUN python3 -m venv /opt/highwater
 COPY docker/broker/requirements.txt /tmp/requirements.txt
@@ -18,7 +28,8 @@ RUN /opt/highwater/bin/python -m pip install -q --no-cache-dir --disable-pip-ver
 COPY highwater /opt/highwater/app/highwater
 COPY broker /opt/highwater/app/broker
 COPY controller /opt/highwater/app/controller
-# Compiled here, because the user that runs it may not write here.
+COPY --from=compiled /compiled /opt/highwater/app
+# Byte code is made here, because the user that runs it may not write here.
 RUN /opt/highwater/bin/python -m compileall -q -j 0 /opt/highwater/app
 
 FROM ${BASE_IMAGE}

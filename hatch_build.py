@@ -8,8 +8,8 @@ highwater/docs              the pages of the documentation
 highwater/compose           compose.yaml, and what its images are built of beside the package itself
 
 Where there is a C compiler the wheel is for this machine's Python, and holds the modules of
-COMPILED as machine code (mypyc) beside their files, which stay as they are.  HIGHWATER_COMPILE=0
-makes a pure wheel; with HIGHWATER_COMPILE=1 a build that cannot compile fails.
+highwater/machine_code.py as machine code beside their files, which stay as they are.
+HIGHWATER_COMPILE=0 makes a pure wheel; with HIGHWATER_COMPILE=1 a build that cannot compile fails.
 
 An editable installation has none of this.  It depends on kafka-python as others do, has the jars
 from the project's cache, and the rest from its clone.
@@ -18,11 +18,7 @@ from the project's cache, and the rest from its clone.
 from __future__ import annotations
 
 import hashlib
-import os
-import shutil
-import subprocess
 import sys
-import sysconfig
 import tempfile
 import zipfile
 from importlib.metadata import distribution
@@ -31,35 +27,16 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
+# A build runs this file beside the package, which is not installed there.
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+from highwater.cluster.processes.zookeeper_jars import ARTIFACTS, fetch
+from highwater.machine_code import ROOMS, compiled, compiles, finds_compiler, insists
+
 KAFKA_PYTHON = "3.0.12"
 KAFKA_PYTHON_SHA256 = "bb3344bf239a9fbfc2fbff83aa66f6feb872185746487d8c3f9c0ade375abadd"
 """Over the lines `SHA-256 path` of its files, in order; a new version needs new values of both."""
-ROOMS = ("broker", "controller", "spark")
-COMPILE = "HIGHWATER_COMPILE"
 COMPILER_PACKAGES = ["mypy==2.4.1", "setuptools>=80"]
-COMPILED = (
-    "kafka/wire/record_codec",
-    "kafka/wire/record_walk",
-    "kafka/wire/varint",
-    "kafka/wire/records",
-    "kafka/wire/header",
-    "kafka/wire/fetch",
-    "kafka/wire/produce",
-    "broker/log/cleaner/compacted_records",
-    "broker/log/cleaner/offset_map",
-    "broker/log/cleaner/record_filter",
-)
-"""Pure functions upon bytes, and what holds their results: no task, no class that others extend."""
-_COMPILER = """\
-from mypyc.build import mypycify
-from setuptools import setup
-import sys
-setup(
-    packages=[],
-    ext_modules=mypycify(sys.argv[2:], opt_level="3", debug_level="0", group_name=sys.argv[1]),
-    script_args=["-q", "build_ext", "--inplace"],
-)
-"""
 COMPOSE = ("compose.yaml", "Dockerfile", ".dockerignore", "docker")
 
 
@@ -78,9 +55,6 @@ class BuildHook(BuildHookInterface[Any]):
         included: dict[str, str] = build_data["force_include"]
         for source, path in kafka_python().items():
             included[source] = f"highwater/_vendor/python/{path}"
-        sys.path.insert(0, self.root)
-        from highwater.cluster.processes.zookeeper_jars import ARTIFACTS, fetch
-
         jars = fetch()
         for artifact in ARTIFACTS:
             included[str(jars / artifact.jar)] = f"highwater/_vendor/jars/{artifact.jar}"
@@ -100,13 +74,12 @@ class BuildHook(BuildHookInterface[Any]):
             included[str(root / name)] = f"highwater/compose/{name}"
 
     def _compiled(self, root: Path, place: Path) -> list[Path]:
-        insists = os.environ.get(COMPILE) == "1"
-        if not compiles() or not (insists or finds_compiler()):
+        if not compiles() or not (insists() or finds_compiler()):
             return []
         try:
             return compiled(root, place)
         except RuntimeError as error:
-            if insists:
+            if insists():
                 raise
             self.app.display_warning(f"the wheel is pure Python, and slower: {error}")
             return []
@@ -133,50 +106,6 @@ def kafka_python() -> dict[str, str]:
             f" the build environment has {found.version} with {total}: install the former"
         )
     return files
-
-
-def compiles() -> bool:
-    """Whether compiled modules are wanted; raises ValueError for a setting unknown."""
-    setting = os.environ.get(COMPILE, "")
-    if setting not in ("", "0", "1"):
-        raise ValueError(f"{COMPILE}={setting}: set it to 1 for compiled modules, or to 0")
-    return setting != "0"
-
-
-def finds_compiler() -> bool:
-    """Whether a C compiler and Python's headers are there."""
-    command = os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc"
-    headers = Path(sysconfig.get_path("include"), "Python.h")
-    return shutil.which(command.split()[0]) is not None and headers.exists()
-
-
-def compiled(root: Path, work: Path) -> list[Path]:
-    """Compiles COMPILED in a copy of the package at `work`; gives the extension modules there.
-
-    Needs mypy, setuptools and a C compiler; raises RuntimeError with what the compiler said.
-    """
-    leave = shutil.ignore_patterns("__pycache__", "_vendor", "*.so")
-    shutil.copytree(root / "highwater", work / "highwater", ignore=leave)
-    for room in ROOMS:  # a source distribution has no symbolic links
-        if not (work / "highwater" / room).exists():
-            shutil.copytree(root / room, work / "highwater" / room, ignore=leave)
-    # what mypy checks is checked in the project; here it only has to find the package
-    (work / "mypy.ini").write_text("[mypy]\nignore_missing_imports = true\n")
-    script = work / "compile.py"
-    script.write_text(_COMPILER)
-    files = [f"highwater/{name}.py" for name in COMPILED]
-    ran = subprocess.run(
-        [sys.executable, str(script), "highwater.compiled", *files],
-        cwd=work, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    found = sorted((work / "highwater").rglob("*.so"))
-    if ran.returncode or len(found) != len(COMPILED) + 1:
-        told = (ran.stdout + ran.stderr)[-2000:]
-        raise RuntimeError(
-            "the modules were not compiled: install a C compiler and Python's headers, or set"
-            f" {COMPILE}=0\n{told}"
-        )
-    return found
 
 
 def licenses(jar: Path, work: Path) -> dict[str, str]:

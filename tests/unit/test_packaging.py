@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import hatch_build
+from highwater import machine_code
 from highwater.cli.main import EXTRAS
 
 ROOT = Path(__file__).parents[2]
@@ -91,7 +92,7 @@ def test_the_job_for_spark_submit_needs_pyspark_and_the_standard_library_alone()
         assert set(third_party(iter(files))) <= {"pyspark", "py4j", "ingest"} | MAY_LACK
 
 
-@pytest.mark.parametrize("image", ["broker", "cluster", "spark"])
+@pytest.mark.parametrize("image", ["broker", "cluster", "compiler", "spark"])
 def test_images_are_pinned_as_the_lock_file_pins(image: str) -> None:
     locked = pins(ROOT / "requirements.lock")
     pinned = pins(ROOT / f"docker/{image}/requirements.txt")
@@ -149,10 +150,19 @@ def test_the_wheel_carries_the_kafka_python_that_is_locked() -> None:
     assert f"mypy=={pins(ROOT / 'requirements.lock')['mypy']}" in hatch_build.COMPILER_PACKAGES
 
 
+def test_both_images_compile_in_one_stage_which_is_built_once() -> None:
+    """The engine takes a stage from its cache where each line is the same."""
+    stages = [
+        (ROOT / file).read_text().split("FROM ${BASE_IMAGE} AS ")[1]
+        for file in ("Dockerfile", "docker/cluster/Dockerfile")
+    ]
+    assert stages[0].startswith("compiled")
+
+
 def test_an_unknown_setting_of_the_compiler_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     for setting, wanted in (("1", True), ("0", False), ("", True)):
-        monkeypatch.setenv(hatch_build.COMPILE, setting)
-        assert hatch_build.compiles() is wanted
-    monkeypatch.setenv(hatch_build.COMPILE, "yes")
+        monkeypatch.setenv(machine_code.COMPILE, setting)
+        assert machine_code.compiles() is wanted
+    monkeypatch.setenv(machine_code.COMPILE, "yes")
     with pytest.raises(ValueError, match="HIGHWATER_COMPILE=yes: set it to 1"):
-        hatch_build.compiles()
+        machine_code.compiles()

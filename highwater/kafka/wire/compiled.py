@@ -1,4 +1,4 @@
-"""Whether this installation has compiled modules (`hatch_build.py`), or runs the files."""
+"""Whether this installation has compiled modules (`machine_code.py`), or runs the files."""
 
 from __future__ import annotations
 

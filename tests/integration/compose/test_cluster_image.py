@@ -47,6 +47,8 @@ def test_it_waits_for_its_ports_then_serves_breaks_and_verifies(kcat: Callable[.
         assert verdict["story"] == ""
         assert verdict["read"] > verdict["acknowledged"] > 0
         assert docker("exec", c.name, "id", "-u") == "1000"
+        look = "from highwater.kafka.wire.compiled import compiled; print(compiled())"
+        assert docker("exec", c.name, "python", "-I", "-c", look) == "True"
         seen = docker("logs", c.name) + docker("top", c.name) + docker("exec", c.name, "env")
         assert c.token not in seen.replace(f"HIGHWATER_CONTROL_TOKEN={c.token}", "")
 

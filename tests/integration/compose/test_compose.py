@@ -52,9 +52,14 @@ def health(stack: Any) -> dict[str, str]:
     return {row["Service"]: row["Health"] or row["State"] for row in found}
 
 
-def test_up_returns_when_all_are_healthy_and_the_broker_is_not_root(stack: Any) -> None:
+def test_up_returns_when_all_are_healthy_and_the_broker_is_compiled_and_not_root(
+    stack: Any,
+) -> None:
     assert health(stack) == dict.fromkeys(("zookeeper", *BROKERS), "healthy")
     assert stack.compose("exec", "-T", "broker-1", "id", "-u").stdout.strip() == "1000"
+    look = "from highwater.kafka.wire.compiled import compiled; print(compiled())"
+    done = stack.compose("exec", "-T", "broker-1", "python", "-I", "-c", look)
+    assert done.stdout.strip() == "True"
 
 
 def test_the_health_check_fails_for_a_broker_that_is_not_there(stack: Any) -> None:

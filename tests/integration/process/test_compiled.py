@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from hatch_build import COMPILED, finds_compiler
 from highwater.cluster.ports import free_ports
+from highwater.machine_code import COMPILED, finds_compiler
 from tests.integration.process.building import ROOT, build, install, run
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600), pytest.mark.slow]
