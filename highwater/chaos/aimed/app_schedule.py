@@ -36,6 +36,10 @@ def generate(
         lasts = rng.uniform(0.5, 3.0)
         return Fault("pause", ANY_COPY, lasts=lasts, params={"when": BEHIND})
 
+    def coordinator(params: dict[str, str]) -> Fault:
+        where, lasts = f"coordinator of group {group}", rng.uniform(1.0, 2.5)
+        return Fault("kill", where, lasts=lasts, params=params)
+
     aimed: list[Callable[[], Fault]] = [
         lambda: strike(AHEAD),
         lambda: Fault("lose_unreplicated"),
@@ -48,7 +52,7 @@ def generate(
         lambda: Fault("kill", rng.choice(copies), lasts=rng.uniform(0.5, 2.0)),
         lambda: Fault("pause", rng.choice(copies), lasts=rng.uniform(2.0, 8.0)),
         lambda: Fault("kill", f"leader of {topic}-0", lasts=rng.uniform(1.0, 2.5)),
-        lambda: Fault("kill", f"coordinator of group {group}", lasts=rng.uniform(1.0, 2.5)),
+        lambda: coordinator(rng.choice(({}, {"when": BEHIND}))),
     ]
     acts = [*rng.sample(aimed, len(aimed)), *rng.sample(by_chance, len(by_chance))]
     required = len(acts)

@@ -5,14 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 
 from highwater.chaos.aimed import probes, refusals
+from highwater.chaos.aimed.windows import AHEAD
 from highwater.cluster.faults import verb_table, verbs
 from highwater.cluster.faults.fault_model import Fault
 from highwater.cluster.faults.scene import ANY_COPY, Scene, Wrong
 from highwater.cluster.faults.verb_row import Field, Target, Verb
 
 
-def _check_copy(scene: Scene, fault: Fault) -> None:
-    if "when" in fault.params:
+def _check_ahead(scene: Scene, fault: Fault) -> None:
+    """Where a broker dies, what is ahead is written all the same."""
+    if fault.params.get("when") == AHEAD:
         _is_copy(scene, fault.target)
 
 
@@ -28,7 +30,7 @@ _PLAIN = verb_table.VERBS
 VERBS: dict[str, Verb] = {
     **{name: row for name, row in _PLAIN.items() if name != "burst"},
     **{
-        name: replace(_PLAIN[name], effect=probes.aimed(effect), fields=(_WHEN,), check=_check_copy)
+        name: replace(_PLAIN[name], effect=probes.aimed(effect), fields=(_WHEN,), check=_check_ahead)
         for name, effect in (("kill", verbs.kill), ("pause", verbs.pause))
     },
     "refuse_output": Verb(

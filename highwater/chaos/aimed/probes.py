@@ -6,6 +6,9 @@
     behind    OffsetCommit, TxnOffsetCommit, EndTxn          an input stays behind
     ending    EndTxn's answer                                one is held
 
+Where the target is a broker, such as the group's coordinator, a copy that works is held, and the
+broker is struck: what was held goes on, to where nobody answers.
+
 Theory of operation.  A probe opens a window and keeps it open: it holds these messages, on this
 copy's doors alone, until some input has been in the window for longer than the watchers may be
 late.  Then it strikes, and what is held never arrives.  Where nothing shows up until a commit was
@@ -40,12 +43,15 @@ from highwater.chaos.aimed.windows import AHEAD, BEHIND
 from highwater.cluster.faults import verbs, workload_verbs
 from highwater.cluster.faults.done import Done
 from highwater.cluster.faults.fault_model import Fault
-from highwater.cluster.interface import ClusterError, broker
+from highwater.cluster.faults.scene import ANY_COPY
+from highwater.cluster.interface import broker
 from highwater.cluster.links.link_rules import Action, Rule, Side
 from highwater.kafka.types import TopicPartition
 from highwater.verdict.headline import counted
 
 ENDING: Final = "ending"
+MOVED: Final = "moved"
+"""A broker was struck while a copy's messages were held."""
 LOSS: Final = "unreplicated"
 WHEN: Final = (AHEAD, BEHIND, ENDING)
 PENDING_S: Final = 2.0
@@ -92,10 +98,10 @@ class _Strike:
         self.stage = stage
         self.verb = verb
         self.window = str(fault.params["when"])
-        self.name = stage.target(fault)
-        self.fault = replace(fault, target=self.name)
-        if self.name not in stage.aims:
-            raise ClusterError(f"{self.name} is no copy of the application: `when` needs one")
+        self.struck_member = stage.target(fault)
+        self.fault = replace(fault, target=self.struck_member)
+        self.at_broker = self.struck_member not in stage.aims
+        (self.name,) = stage.targets(ANY_COPY) if self.at_broker else (self.struck_member,)
         self.aim = stage.aims[self.name]
         self.rules: list[Rule] = []
         self.struck = 0.0
@@ -197,6 +203,9 @@ class _Strike:
     async def _strike(self, ids: dict[str, float]) -> Done:
         self.struck = trio.current_time()
         done = await self.verb(self.stage, self.fault)
+        if self.at_broker:
+            self._let_go()
+            return self._ended(HIT, self._what_was_hit(ids), done, ids)
         if self.fault.name == "pause":
             return await self._pauses(done, ids)
         self.aim.doors.drop(*self.rules)
@@ -236,13 +245,14 @@ class _Strike:
         return False
 
     def _what_was_hit(self, ids: dict[str, float]) -> str:
-        count = counted(len(ids), "input")
+        of = f"of {self.name} " if self.at_broker else ""
         if self.window == ENDING:
-            return "a transaction had been ended, and its answer did not come"
+            return f"a transaction {of}had been ended, and its answer did not come"
+        count = counted(len(ids), "input")
         if self.window == AHEAD:
             return f"{count} had been committed, and the output was not stored"
         only = self.stage.windows.only_stored(ids)
-        told = f"{count} had an output that was stored, and had not been committed"
+        told = f"{count} {of}had an output that was stored, and had not been committed"
         return f"{told}; {only} of them in an open transaction" if only else told
 
     def _ended(
@@ -253,8 +263,9 @@ class _Strike:
         ids: dict[str, float] | None = None,
     ) -> Done:
         at = self.struck or trio.current_time()
-        self.stage.probes.append(Probe(self.window, self.name, outcome, told, at, ids or {}))
-        done = done or Done(self.name)
+        window = MOVED if self.at_broker else self.window
+        self.stage.probes.append(Probe(window, self.struck_member, outcome, told, at, ids or {}))
+        done = done or Done(self.struck_member)
         done.effect = f"{outcome}: {told}"
         return done
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from highwater.chaos.aimed.app_stage import CLOSED, HIT, NOT_RUN, Probe
-from highwater.chaos.aimed.probes import ENDING, LOSS
+from highwater.chaos.aimed.probes import ENDING, LOSS, MOVED
 from highwater.chaos.aimed.refusals import REFUSED, REORDERED
 from highwater.chaos.aimed.windows import AHEAD, BEHIND
 from highwater.verdict.headline import counted
@@ -17,7 +17,7 @@ from highwater.verdict.headline import counted
 NONE_LOST, NONE_REPEATED, IN_ORDER = "none lost", "none repeated", "in order"
 PROBES = {
     NONE_LOST: (AHEAD, LOSS, REFUSED),
-    NONE_REPEATED: (BEHIND, ENDING),
+    NONE_REPEATED: (BEHIND, ENDING, MOVED),
     IN_ORDER: (REORDERED,),
 }
 _MOMENTS = {
@@ -25,6 +25,7 @@ _MOMENTS = {
     LOSS: "with an output that its leader alone had acknowledged",
     BEHIND: "between output and commit",
     ENDING: "between a transaction's end and its answer",
+    MOVED: "with a coordinator that died between output and commit",
     REFUSED: "with a commit past an output that had been refused",
     REORDERED: "with requests behind one that was refused once",
 }

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from highwater.chaos.aimed.app_stage import HIT, Probe
-from highwater.chaos.aimed.probes import ENDING, LOSS
+from highwater.chaos.aimed.probes import ENDING, LOSS, MOVED
 from highwater.chaos.aimed.refusals import REFUSED, REORDERED
 from highwater.chaos.aimed.windows import AHEAD, BEHIND
 from highwater.verdict.headline import counted
@@ -17,6 +17,8 @@ RIGHT = {
     AHEAD: "a right application waits until its outputs are delivered, and commits then",
     BEHIND: "a right application writes outputs and offsets in one transaction "
     "(send_offsets_to_transaction), and its consumers read committed records",
+    MOVED: "a right application writes outputs and offsets in one transaction "
+    "(send_offsets_to_transaction), and commits again where nobody answered",
     ENDING: "a right application starts from the committed offsets after a restart",
     LOSS: "a right application writes with acks=all",
     REFUSED: "a right application looks at each delivery's error, and does not commit past it",
@@ -25,6 +27,7 @@ RIGHT = {
 _MISTAKE = {
     AHEAD: "the application commits before its output is stored",
     BEHIND: "the application writes outputs and commits offsets in two steps",
+    MOVED: "the application writes outputs and commits offsets in two steps",
     ENDING: "the application does again what its transaction had done",
     REFUSED: "the application commits past an output that was refused",
     REORDERED: "its producer is not idempotent, and what it sends again comes late",
@@ -59,7 +62,7 @@ def story_of(
     """The strike that explains what became of this input; None where none does.  `places`: the
     input's topic and partition, the output, and the group.  `began`: when the
     screen's clock did."""
-    windows = {LOST: (AHEAD, REFUSED), REPEATED: (BEHIND, ENDING)}.get(rule, ())
+    windows = {LOST: (AHEAD, REFUSED), REPEATED: (BEHIND, ENDING, MOVED)}.get(rule, ())
     for probe in probes:
         if probe.window in windows and probe.outcome == HIT and id_ in probe.inputs:
             return _story(probe, id_, places, began)

@@ -25,7 +25,7 @@ STRIKES: list[dict[str, Any]] = [
     {"name": "pause", "target": "any copy", "when": "behind", "for": 1},
     {"name": "reorder_output", "target": "any copy"},
     {"name": "refuse_output", "target": "any copy"},
-    {"name": "kill", "target": "coordinator of group app", "for": 1},
+    {"name": "kill", "target": "coordinator of group app", "when": "behind", "for": 1},
 ]
 
 
@@ -51,7 +51,7 @@ def test_transactions_done_right_withstand_every_strike(tmp_path: Path) -> None:
     assert (verdict["verdict"], verdict["code"]) == ("valid", 0), verdict["said"]
     assert {"K7", "K8", "K10", "K11"} <= verdict["checks"].keys()
     assert verdict["checks"]["K7"]["examined"] > 300
-    ahead, behind, ending, *_ = effects(tmp_path, "kill")
+    ahead, behind, ending, coordinator = effects(tmp_path, "kill")
     assert ahead.startswith("closed: "), verdict["said"]
     assert behind.startswith("hit: "), verdict["said"]
     assert "in an open transaction" in behind
@@ -60,6 +60,8 @@ def test_transactions_done_right_withstand_every_strike(tmp_path: Path) -> None:
     assert effects(tmp_path, "refuse_output")[0].startswith("closed: "), verdict["said"]
     repeated = next(line for line in verdict["notes"] if line.startswith("none repeated: "))
     assert "between output and commit" in repeated
+    assert coordinator.startswith("hit: "), verdict["said"]
+    assert "with a coordinator that died between output and commit" in repeated
     assert (tmp_path / "run" / "app-2.log").exists()
     page = (tmp_path / "run" / "report.html").read_text()
     assert verdict["headline"] in page

@@ -36,6 +36,10 @@ def test_each_promise_has_its_probe_whatever_the_seed(seed: int) -> None:
     )
     assert {"refuse_output", "reorder_output"}.isdisjoint(f.name for f in plain)
     assert "behind" not in {f.params.get("when") for f in plain if f.name == "pause"}
+    sevenfold = [fault for one in range(7) for fault in generated(7 * seed + one, True)]
+    moves = [f.params for f in sevenfold if f.target.startswith("coordinator")]
+    assert {} in moves
+    assert {"when": "behind"} in moves
     assert generated(seed, True) == generated(seed, True) != generated(seed + 1, True)
 
 
