@@ -66,13 +66,20 @@ class Feeder:
                     self._send(producer)
                 producer.poll(0)
                 await trio.sleep(min(0.05, 1 / rate))
-            await self._end(phase, FLUSH_S + SOON_S, producer.flush, FLUSH_S)
+            await self._drain(producer)
         finally:
             last = [producer]
             del producer
             with trio.CancelScope(shield=True):
                 await self._end(phase, SOON_S, destroy, last)
             self.unknown = self.sent - len(self.acknowledged)
+
+    async def _drain(self, producer: Any) -> None:
+        """Waits for what is under way by polls: `flush` would tell of deliveries in its thread."""
+        with trio.move_on_after(FLUSH_S):
+            while len(producer):
+                producer.poll(0)
+                await trio.sleep(0.02)
 
     async def _end(self, phase: str, limit_s: float, call: Any, *arguments: Any) -> None:
         """What a call that does not return would have told is of unknown outcome."""

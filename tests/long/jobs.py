@@ -17,7 +17,7 @@ from tests.long.coverage import BEFORE, FLAGS, SETS
 from tests.long.known_bugs import BUGS
 from tests.long.streams import GUARANTEES
 from tests.long.targets import FURTHER, TARGETS
-from tests.long.zoo import SEEDS, ZOO
+from tests.long.zoo import LANGUAGES, SEEDS, ZOO
 
 RUNS = Path(__file__).parents[2] / "artifacts" / "long-runs"
 HIGHWATER = (sys.executable, "-m", "highwater.cli.main")
@@ -117,10 +117,14 @@ def streams(folder: Path, a_slice: bool) -> Iterator[Step]:
 
 
 def zoo(folder: Path, a_slice: bool) -> Iterator[Step]:
-    """Each application by ten seeds; of a slice, the first two by one."""
+    """Each application by ten seeds, some by three; of a slice, the first two by one."""
     module = (sys.executable, "-m", "tests.long.zoo")
+    for language in LANGUAGES[: 0 if a_slice else None]:
+        yield Step(f"{language}-build", (*module, "build", language, str(folder)))
     for seed in range(1 if a_slice else SEEDS):
         for name in list(ZOO)[: 2 if a_slice else None]:
+            if seed >= ZOO[name].seeds:
+                continue
             words = ("run", name, str(seed), str(folder))
             yield Step(f"{name.replace('/', '-').replace(' ', '-')}-seed-{seed}", (*module, *words))
     yield Step("total", (*module, "total", str(folder)), sums=True)
@@ -378,8 +382,9 @@ JOBS: Mapping[str, Job] = {
         streams,
     ),
     "zoo": Job(
-        "the applications of `examples/app` under `chaos --app`, ten seeds each: wrong ones are "
-        "invalid and name their mistake, right ones are valid",
+        "the applications of `examples/app` under `chaos --app`, ten seeds each, in other "
+        "languages and on Apache Kafka 4.2 three: wrong ones are invalid and name their mistake, "
+        "right ones are valid",
         zoo,
     ),
     "watch": Job(

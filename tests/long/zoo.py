@@ -1,21 +1,31 @@
 """The applications of examples/app, each under faults by seeds: the wrong ones are invalid, and the
 mistake is named; the right ones are valid.
 
-usage: python -m tests.long.zoo run NAME SEED FOLDER | total FOLDER
+usage: python -m tests.long.zoo build LANGUAGE FOLDER | run NAME SEED FOLDER | total FOLDER
 """
 
 from __future__ import annotations
 
 import json
+import shlex
+import shutil
+import subprocess
 import sys
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.integration.process.app_runs import run_app
+from highwater.cluster.processes.zookeeper_process import find_java
+from tests.integration.process.app_runs import (
+    compiled,
+    run_app,
+    streams_libs,
+    write_log4j,
+)
 
 APPS = Path(__file__).parents[2] / "examples" / "app"
-SEEDS = 10
+SEEDS, FEWER_SEEDS = 10, 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +35,7 @@ class Animal:
     names: str = ""
     options: tuple[str, ...] = ()
     wrong: bool = True
+    seeds: int = SEEDS
 
 
 ONCE = ("--exactly-once",)
@@ -64,12 +75,64 @@ ZOO |= {
     },
 }
 """The second ones were written from the promises of docs/app.md alone: none has to be named."""
+LANGUAGES = ("java", "go", "javascript")
+APACHE = ("--target=apache:4.2.0",)
+ZOO |= {
+    **{
+        f"{language}/at_least_once": Animal(wrong=False, seeds=FEWER_SEEDS)
+        for language in LANGUAGES
+    },
+    **{f"{language}/commits_first": Animal(TOO_EARLY, seeds=FEWER_SEEDS) for language in LANGUAGES},
+    "wrong/commits_first, on Apache Kafka 4.2": Animal(TOO_EARLY, APACHE, seeds=FEWER_SEEDS),
+    "right/at_least_once, on Apache Kafka 4.2": Animal("", APACHE, wrong=False, seeds=FEWER_SEEDS),
+    "right/exactly_once, on Apache Kafka 4.2": Animal(
+        "", (*APACHE, *ONCE), wrong=False, seeds=FEWER_SEEDS
+    ),
+}
+
+
+def _java(name: str, built: Path) -> str:
+    """The class that is named as the example, in Java's way."""
+    options = ["-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+    options += [f"-Dlog4j.configuration=file:{built / 'log4j.properties'}"]
+    options += ["-cp", f"{streams_libs()}/*:{built}"]
+    return shlex.join([find_java(), *options, name.title().replace("_", "")])
+
+
+def _python(name: str, built: Path) -> str:
+    return f"{sys.executable} {APPS / name}.py"
+
+
+_COMMANDS: dict[str, Callable[[str, Path], str]] = {
+    "java": _java,
+    "go": lambda name, built: str(built / "bin" / name),
+    "javascript": lambda name, built: f"node {built / name}.js",
+}
+
+
+def build(language: str, folder: Path) -> None:
+    """Makes the programs of a language in FOLDER/LANGUAGE, with its own tools."""
+    built, source = folder / language, APPS / language
+    shutil.rmtree(built, ignore_errors=True)
+    if language == "java":
+        for file in sorted(source.glob("*.java")):
+            compiled(file, built)
+        write_log4j(built / "log4j.properties")
+        return
+    shutil.copytree(source, built)
+    install = ["npm", "install", "--silent", "--no-audit", "--no-fund"]
+    make = ["go", "build", "-o", "bin/", "./..."]
+    tidy = [["go", "mod", "download"]] if language == "go" else []
+    for command in [*tidy, make if language == "go" else install]:
+        subprocess.run(command, cwd=built, check=True)
 
 
 def run(name: str, seed: int, folder: Path) -> int:
     """Adds a line to FOLDER/runs.jsonl; 0 where the run ended as it has to."""
     animal = ZOO[name]
-    app = f"{sys.executable} {APPS / name.partition(',')[0]}.py"
+    language, _, rest = name.partition(",")[0].partition("/")
+    make = _COMMANDS.get(language)
+    app = make(rest, folder / language) if make else _python(f"{language}/{rest}", folder)
     here = folder / f"{name.replace('/', '-').replace(', ', '-').replace(' ', '-')}-{seed}"
     here.mkdir(parents=True)
     options = ("--copies=2", "--duration=60", *animal.options)
@@ -97,4 +160,7 @@ if __name__ == "__main__":
     verb, *words = sys.argv[1:]
     if verb == "run":
         sys.exit(run(words[0], int(words[1]), Path(words[2])))
-    total(Path(words[0]))
+    if verb == "build":
+        build(words[0], Path(words[1]))
+    else:
+        total(Path(words[0]))

@@ -30,7 +30,9 @@ _PLAIN = verb_table.VERBS
 VERBS: dict[str, Verb] = {
     **{name: row for name, row in _PLAIN.items() if name != "burst"},
     **{
-        name: replace(_PLAIN[name], effect=probes.aimed(effect), fields=(_WHEN,), check=_check_ahead)
+        name: replace(
+            _PLAIN[name], effect=probes.aimed(effect), fields=(_WHEN,), check=_check_ahead
+        )
         for name, effect in (("kill", verbs.kill), ("pause", verbs.pause))
     },
     "refuse_output": Verb(

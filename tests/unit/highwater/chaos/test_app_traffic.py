@@ -42,12 +42,16 @@ class StandIn:
 
     def poll(self, timeout: float) -> None:
         assert timeout == 0, "the loop waits"
+        self._call("poll")
 
     def produce(self, *record: object, on_delivery: object) -> None:
         self._call("produce")
 
+    def __len__(self) -> int:
+        return self._call("__len__") or 0
+
     def flush(self, timeout: float) -> None:
-        self._call("flush")
+        raise AssertionError("it would tell of deliveries in its own thread")
 
     def close(self) -> None:
         self._call("close")
@@ -141,9 +145,8 @@ async def test_what_the_watchers_client_waits_for_comes_over_the_loop(
     assert watcher.left == []
 
 
-@pytest.mark.parametrize("call", ["flush", "__del__"])
 async def test_what_the_feeders_client_waits_for_comes_over_the_loop(
-    does: dict[str, Any], needs_the_loop: Any, call: str
+    does: dict[str, Any], needs_the_loop: Any
 ) -> None:
     failed: list[BaseException] = []
 
@@ -153,7 +156,7 @@ async def test_what_the_feeders_client_waits_for_comes_over_the_loop(
         except BaseException as error:  # __del__ passes none on
             failed.append(error)
 
-    does[call] = noted
+    does["__del__"] = noted
     feeder = Feeder("127.0.0.1:1", "orders", "r1", ["id"])
     async with trio.open_nursery() as nursery:
         await carrying(nursery)
@@ -184,19 +187,45 @@ async def test_a_watcher_that_cannot_close_is_left_behind(
     assert watcher.left == ["watching invoices: StandIn.close has not returned within 0.1 s"]
 
 
-@pytest.mark.parametrize(
-    ("call", "told"),
-    [
-        ("flush", "feeding orders: StandIn.flush has not returned within 0.2 s"),
-        ("__del__", "feeding orders: destroy has not returned within 0.1 s"),
-    ],
-)
-async def test_a_feeder_that_cannot_end_is_left_behind(
-    does: dict[str, Any], forever: Any, call: str, told: str
+async def test_what_is_under_way_at_the_end_is_told_on_the_loop(
+    does: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    does[call] = forever
+    monkeypatch.setattr(app_traffic, "FLUSH_S", PATIENT_S)
+    reports: list[Callable[[object, object], None]] = []
+
+    class Message:
+        partition = offset = staticmethod(lambda: 0)
+
+    def produce(self: StandIn, *record: object, on_delivery: Any) -> None:
+        reports.append(on_delivery)
+
+    def poll() -> None:
+        if feeder.sent >= 3 and reports:
+            reports.pop(0)(None, Message())
+
+    monkeypatch.setattr(StandIn, "produce", produce)
+    does |= {"poll": poll, "__len__": lambda: len(reports)}
+    times: list[float] = []
+    feeder = Feeder("127.0.0.1:1", "orders", "r1", ["id"])
+    feeder.tell = lambda id_, partition, offset: times.append(trio.current_time())
+    with trio.fail_after(PATIENT_S):
+        await fed(feeder)
+    assert len(times) == feeder.sent == len(feeder.acknowledged) >= 3
+
+
+async def test_what_nothing_is_told_of_is_waited_for_within_a_limit(does: dict[str, Any]) -> None:
+    does["__len__"] = lambda: 1
     feeder = Feeder("127.0.0.1:1", "orders", "r1", ["id"])
     with trio.fail_after(PATIENT_S):
         await fed(feeder)
-    assert feeder.left == [told]
+    assert feeder.left == []
+    assert feeder.unknown == feeder.sent >= 3
+
+
+async def test_a_feeder_that_cannot_end_is_left_behind(does: dict[str, Any], forever: Any) -> None:
+    does["__del__"] = forever
+    feeder = Feeder("127.0.0.1:1", "orders", "r1", ["id"])
+    with trio.fail_after(PATIENT_S):
+        await fed(feeder)
+    assert feeder.left == ["feeding orders: destroy has not returned within 0.1 s"]
     assert feeder.unknown == feeder.sent >= 3
