@@ -17,6 +17,7 @@ from highwater.agent.api_schemas import (
     obj,
     optional,
 )
+from highwater.agent.app_routes import APP_ROUTES
 from highwater.agent.errors import ControlError
 from highwater.agent.history_routes import HISTORY_ROUTES
 from highwater.agent.http_server import Call
@@ -249,6 +250,7 @@ ROUTES: tuple[Route, ...] = (
         obj(open=array(_TRANSACTION)),
     ),
     *HISTORY_ROUTES,
+    *APP_ROUTES,
     CLUSTER,
     OPENAPI,
 )

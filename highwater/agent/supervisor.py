@@ -28,6 +28,7 @@ Answer = Callable[["Agent", Call], Awaitable[dict[str, Any]]]
 """Gives a call's answer; raises ControlError and nothing else."""
 if TYPE_CHECKING:
     from highwater.agent.histories import Histories
+    from highwater.chaos.adopted_app import AdoptedApp
 
 LOOK_S = {"process": 0.2, "compose": 2.0}
 """How often the agent looks whether a member has ended by itself."""
@@ -49,6 +50,9 @@ class Agent:
     """The token that each call must carry; empty: none."""
     histories: Histories | None = None
     """From the first call about one on."""
+    apps: dict[int, AdoptedApp] = field(default_factory=dict)
+    """Applications that callers start and strike, by number."""
+    last_app: int = 0
     at_end: list[Callable[[], Awaitable[None]]] = field(default_factory=list)
     """Calls that the supervisor makes before the cluster ends."""
 

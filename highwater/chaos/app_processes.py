@@ -10,7 +10,7 @@ import os
 import re
 import shlex
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from signal import SIGCONT, SIGKILL, SIGSTOP, SIGTERM, Signals
@@ -108,7 +108,9 @@ class Copy:
 class AppCluster:
     """A cluster whose members are the application's copies, too."""
 
-    def __init__(self, cluster: Cluster, copies: list[Copy], say: Callable[[str], None]) -> None:
+    def __init__(
+        self, cluster: Cluster, copies: Sequence[Copy], say: Callable[[str], None]
+    ) -> None:
         self._cluster = cluster
         self.copies = {copy.name: copy for copy in copies}
         self.copies_lives = Lives()

@@ -120,8 +120,8 @@ class Watcher:
     partitions: int
     source: Source
     isolation: str = "read_committed"
-    tell: Callable[[str], None] = lambda id_: None
-    """Is told of each id."""
+    tell: Callable[[str, int, int], None] = lambda id_, partition, offset: None
+    """Is told of each id, with its partition and offset."""
     ids: set[str] = field(default_factory=set)
     again: int = 0
     """How many of its records had an id that had come before."""
@@ -140,11 +140,13 @@ class Watcher:
         await follow(phase, self.bootstrap, self.isolation, places, self._take, self.left)
 
     def _take(self, message: Any) -> None:
-        id_ = str(extract({"id": self.source}, record_of(message))[1])
+        found = extract({"id": self.source}, record_of(message))[1]
+        id_ = str(found)
         self.again += id_ in self.ids
         self.ids.add(id_)
         self.last = trio.current_time()
-        self.tell(id_)
+        if found is not None:
+            self.tell(id_, message.partition(), message.offset())
 
 
 async def count(log: LineLog, feeder: Feeder, watcher: Watcher, windows: Windows) -> None:

@@ -10,6 +10,7 @@ from highwater.pytest_plugin.errors import FixtureError, Plainly
 
 if TYPE_CHECKING:
     from highwater.agent.client import Control
+    from highwater.pytest_plugin.app_fixture import App
     from highwater.pytest_plugin.chaos_fixture import Chaos, Fault
     from highwater.pytest_plugin.fixture_settings import Settings
 
@@ -40,6 +41,8 @@ class Kafka:
         self.brokers: list[int] = status["brokers"]
         self.control: str = control.url
         """The agent's address, for programs in other languages."""
+        self.apps: list[App] = []
+        """Those of this test."""
 
     def client_config(
         self,
@@ -63,6 +66,18 @@ class Kafka:
             return client_settings(secure, self.bootstrap, self.security, library, user, mechanism)
         except NoSuchClient as error:
             raise FixtureError(str(error)) from None
+
+    def app(self, input: str, output: str, *, match: str, copies: int = 1) -> App:
+        """An application that the test starts, so that it can be struck in its window.
+
+        It reads `input` and writes `output`, two topics with JSON values, whose id is at `match`,
+        such as $.order_id.  Raises FixtureError.
+        """
+        __tracebackhide__ = True
+        from highwater.pytest_plugin.app_fixture import App
+
+        self.apps.append(App(self._control, input, output, match, copies))
+        return self.apps[-1]
 
     def status(self) -> dict[str, Any]:
         """Members and their states, cuts, faults."""

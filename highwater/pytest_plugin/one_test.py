@@ -66,6 +66,8 @@ class OneTest:
         """Leaves the cluster as the next test expects it; raises ControlError where it cannot."""
         control = self.cluster.control
         self.history.close()
+        for app in self.kafka.apps:
+            app.close()
         control.mend()
         if self.chaos.last is not None:
             control.wait("healthy", HEALTHY_S)

@@ -30,12 +30,12 @@ def run(pytester: pytest.Pytester) -> Run:
 def page() -> str:
     """The tests of docs/pytest.md."""
     blocks = re.findall(r"^```python test\n(.*?)^```$", PAGE.read_text(), re.M | re.S)
-    assert len(blocks) == 12
+    assert len(blocks) == 13
     return "\n\n".join(blocks)
 
 
 def test_the_page(run: Run) -> None:
-    run("--durations=13", "-v", test_page=page()).assert_outcomes(passed=11)
+    run("--durations=13", "-v", test_page=page()).assert_outcomes(passed=12)
 
 
 @pytest.mark.slow
@@ -51,7 +51,7 @@ def test_the_page(run: Run) -> None:
 def test_the_page_elsewhere(run: Run, runtime: str) -> None:
     plain = ("-k", "not alice") if runtime == "compose" else ()
     outcome = run("--kafka-runtime", runtime, *plain, within_s=880, test_page=page())
-    outcome.assert_outcomes(passed=11 - len(plain) // 2, deselected=len(plain) // 2)
+    outcome.assert_outcomes(passed=12 - len(plain) // 2, deselected=len(plain) // 2)
 
 
 @pytest.mark.slow
