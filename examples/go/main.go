@@ -51,6 +51,7 @@ func main() {
 		kgo.AlwaysRetryEOF()) // Docker accepts connections to a broker that is down, and closes them
 	must(err)
 	must(client.BeginTransaction())
+	denied := control("POST", "/faults", object{"name": "answer", "api": "Produce", "error": "NOT_LEADER_OR_FOLLOWER"}) // once
 	for number := range 200 {
 		client.Produce(background, kgo.StringRecord(fmt.Sprint("order ", number)), func(record *kgo.Record, err error) {
 			must(err)
@@ -60,6 +61,7 @@ func main() {
 	killed := control("POST", "/faults", object{"name": "kill", "target": "leader of orders-0"}) // records are on their way
 	must(client.Flush(background))
 	control("DELETE", fmt.Sprint("/faults/", killed["id"]), nil) // starts it again
+	control("DELETE", fmt.Sprint("/faults/", denied["id"]), nil) // fails where no request has met it
 	control("POST", "/faults", object{"name": "hold", "api": "EndTxn", "for": 1})
 	must(client.EndTransaction(background, kgo.TryCommit)) // takes a second
 	control("POST", history+"/claims", object{"topic": "orders", "does": "acknowledged", "values": acknowledged})

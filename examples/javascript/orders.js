@@ -18,12 +18,15 @@ async function control(method, path, body) {
   await producer.connect();
   const transaction = await producer.transaction();
   const values = Array.from({ length: 200 }, (_, number) => `order ${number}`);
+  const error = "NOT_LEADER_OR_FOLLOWER"; // for the first request
+  const denied = await control("POST", "/faults", { name: "answer", api: "Produce", error });
   let killed;
   for (const [number, value] of values.entries()) {
     if (number == 100) killed = control("POST", "/faults", { name: "kill", target: "leader of orders-0" }); // and goes on
     await transaction.send({ topic: "orders", messages: [{ value }] });
   }
   await control("DELETE", `/faults/${(await killed).id}`); // starts it again
+  await control("DELETE", `/faults/${denied.id}`); // fails where no request has met it
   await control("POST", "/faults", { name: "hold", api: "EndTxn", for: 1 });
   await transaction.commit(); // takes a second
   await control("POST", history + "/claims", { topic: "orders", does: "acknowledged", values });

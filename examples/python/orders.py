@@ -26,12 +26,15 @@ brokers = control("GET", "/status")["bootstrap"]
 producer = Producer({"bootstrap.servers": brokers, "transactional.id": "shop"})
 producer.init_transactions()
 producer.begin_transaction()
+denied = {"name": "answer", "api": "Produce", "error": "NOT_LEADER_OR_FOLLOWER"}
+denied = control("POST", "/faults", denied)  # the first request gets this error
 for number in range(200):
     producer.produce("orders", f"order {number}", on_delivery=kept)
     if number == 100:  # the leader dies with records on their way
         killed = control("POST", "/faults", {"name": "kill", "target": "leader of orders-0"})
 producer.flush()
 control("DELETE", f"/faults/{killed['id']}")  # starts it again
+control("DELETE", f"/faults/{denied['id']}")  # fails where no request has met it
 control("POST", "/faults", {"name": "hold", "api": "EndTxn", "for": 1})
 producer.commit_transaction()  # takes a second
 claim = {"topic": "orders", "does": "acknowledged", "values": acknowledged}

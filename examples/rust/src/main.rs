@@ -29,6 +29,8 @@ fn main() {
         .unwrap();
     producer.init_transactions(long).unwrap();
     producer.begin_transaction().unwrap();
+    let denied = json!({"name": "answer", "api": "Produce", "error": "NOT_LEADER_OR_FOLLOWER"});
+    let denied = control("POST", "/faults", denied); // the first request gets this error
     let (values, mut killed): (Vec<_>, _) = ((0..200).map(|n| format!("order {n}")).collect(), json!({}));
     for (number, value) in values.iter().enumerate() {
         producer.send(BaseRecord::<(), str>::to("orders").payload(value)).unwrap();
@@ -38,6 +40,7 @@ fn main() {
     }
     producer.flush(long).unwrap();
     control("DELETE", &format!("/faults/{}", killed["id"]), json!({})); // starts it again
+    control("DELETE", &format!("/faults/{}", denied["id"]), json!({})); // fails where no request has met it
     control("POST", "/faults", json!({"name": "hold", "api": "EndTxn", "for": 1}));
     producer.commit_transaction(long).unwrap(); // takes a second, and says that all were acknowledged
     control("POST", &format!("{history}/claims"), json!({"topic": "orders", "does": "acknowledged", "values": values}));

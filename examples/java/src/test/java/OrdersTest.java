@@ -36,6 +36,8 @@ class OrdersTest {
         try (var producer = new KafkaProducer<>(settings, new StringSerializer(), new StringSerializer())) {
             producer.initTransactions();
             producer.beginTransaction();
+            var denied = control("POST", "/faults", // the first request gets this error
+                Map.of("name", "answer", "api", "Produce", "error", "NOT_LEADER_OR_FOLLOWER"));
             JsonNode killed = null;
             for (int number = 0; number < 200; number++) {
                 var value = "order " + number;
@@ -45,6 +47,7 @@ class OrdersTest {
             }
             producer.flush();
             control("DELETE", "/faults/" + killed.get("id"), Map.of()); // starts it again
+            control("DELETE", "/faults/" + denied.get("id"), Map.of()); // fails where no request has met it
             control("POST", "/faults", Map.of("name", "hold", "api", "EndTxn", "for", 1));
             producer.commitTransaction(); // takes a second
         }
