@@ -1,8 +1,11 @@
 """Right: invoices and offsets are in one transaction.
 
 An error ends it, and whatever runs it starts it again: what was not committed is done once more.
+So does a call that does not return: librdkafka's send_offsets_to_transaction may wait for ever for
+a coordinator that has died (its issue 5511), and the whole group would wait for this member.
 """
 
+import faulthandler
 import os
 
 from confluent_kafka import Consumer, Producer
@@ -18,6 +21,7 @@ invoices = Producer({**SERVERS, "transactional.id": os.environ["KAFKA_TRANSACTIO
 invoices.init_transactions()
 
 while True:
+    faulthandler.dump_traceback_later(20, exit=True)
     batch = [order for order in orders.consume(100, 0.1) if order.error() is None]
     if batch:
         invoices.begin_transaction()
