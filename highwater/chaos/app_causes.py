@@ -1,4 +1,4 @@
-"""Why outputs of an application are missing: what the cluster's witnesses say beside its contract.
+"""Why outputs of an application are missing or repeated: what witnesses say beside its contract.
 
 Three mistakes look alike in the topic, a record that is not there.  What else happened tells them
 apart: an output that only its leader had (acks=1) goes with that leader, dead or merely deposed; a
@@ -38,6 +38,18 @@ class NotThere:
     def one_broker_did(self) -> bool:
         """Whether an output counted as written before others than its leader had it."""
         return not self.acks or bool(self.acks & {0, 1})
+
+
+def why_repeated(output: str, transactions: bool, beside: int) -> str:
+    """A clause for the headline: `transactions` are in the output, and so many commits of offsets
+    went beside them."""
+    two_steps = (
+        "the application writes outputs and commits offsets in two steps, and an end between them "
+        "repeats what lies there"
+    )
+    if not transactions:
+        return f"; {output} holds no transaction: {two_steps}"
+    return f"; its offsets are committed beside the transactions: {two_steps}" if beside else ""
 
 
 def why_not_there(seen: NotThere) -> str:

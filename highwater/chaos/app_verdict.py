@@ -29,7 +29,7 @@ from highwater.chaos.aimed.stories import (
     story_of_order,
 )
 from highwater.chaos.aimed.windows import AHEAD, Windows
-from highwater.chaos.app_causes import NotThere, why_not_there
+from highwater.chaos.app_causes import NotThere, why_not_there, why_repeated
 from highwater.chaos.app_options import AppOptions
 from highwater.chaos.app_processes import AppCluster
 from highwater.chaos.app_traffic import Feeder
@@ -169,10 +169,10 @@ class AppVerdict:
 
     def _why(self, bootstrap: str, apps: AppCluster, rule: str, lost: Any, many: int) -> str:
         """A clause on a missing or repeated output: what the logs and the group's offsets say."""
-        if rule == "K8" and not self._markers():
-            return (
-                f"; {self.options.output} holds no transaction: the application writes outputs and "
-                "commits offsets in two steps, and an end between them repeats what lies there"
+        if rule == "K8":
+            wires = [aim.wire for aim in self.stage.aims.values()] if self.stage else []
+            return why_repeated(
+                self.options.output, self._markers(), sum(wire.commits_beside for wire in wires)
             )
         if rule != "K7":
             return ""

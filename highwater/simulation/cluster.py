@@ -6,6 +6,7 @@ tasks (a step runs to the next await, so it is atomic) the rules look at its cha
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -23,7 +24,7 @@ from highwater.simulation.requested import Requested
 from highwater.simulation.rules.at_rest import mistaken_leader, unrest
 from highwater.simulation.rules.cluster_rules import Rules
 from highwater.simulation.rules.mirror import NEWER
-from highwater.simulation.rules.second_opinions import partings
+from highwater.simulation.rules.second_opinions import on_disk, partings
 from highwater.simulation.wire_tap import WireTap
 from highwater.world.sim import ZOOKEEPER, Host, Kernel, Simulation, SimWorld
 from highwater.world.sim.disk import SimDisk
@@ -145,6 +146,8 @@ class BrokerNode:
         self.errors_before = 0
         """The errors that its disk had given before this life."""
         self.lost_power = False
+        self.disturbed = False
+        """It stood still in this life, or lost power at its end."""
         self.in_order = False
         """It ended by a controlled shutdown, so all of its logs are on the disk."""
 
@@ -204,7 +207,9 @@ class SimCluster:
             return
         self.rules.lateness.disturb()
         node.wanted, node.in_order = True, False
-        node.errors_before = node.host.disk.errors
+        errors = node.host.disk.errors
+        excused = errors > node.errors_before or node.disturbed
+        node.errors_before, node.disturbed = errors, False
         world = self.simulation.start(node.host)
         node.world, node.broker = world, None  # the former life's is no part of this one
         node.shutdown, node.ready = trio.Event(), trio.Event()
@@ -212,7 +217,7 @@ class SimCluster:
             for folder in (DATA, *self.shape.more_log_dirs):
                 world.disk.make_dirs(folder)
         self.rules.disk_changed(broker_id)
-        self.rules.broker_started(broker_id, self._checkpoint(node))
+        self.rules.broker_started(broker_id, self._checkpoint(node), excused=excused)
         self.trace.add(node.name, "starts")
         self.nursery.start_soon(self._live, node, world)
 
@@ -262,10 +267,16 @@ class SimCluster:
         self, node: BrokerNode, broker: Broker, *, task_status: trio.TaskStatus[None]
     ) -> None:
         task_status.started()
-        status = _Ready(node.ready)
+        status = _Ready(node.ready, lambda: self._look_at_the_disk(node, broker))
         await broker.run(node.shutdown, status)
         sound = not node.host.disk.broken and not broker.services.logs.offline_dirs
         node.in_order = node.shutdown.is_set() and sound
+
+    def _look_at_the_disk(self, node: BrokerNode, broker: Broker) -> None:
+        """What it holds when it begins to serve is what its disk has (`rules/second_opinions`)."""
+        disk = node.host.disk
+        for wrong in () if disk.broken else on_disk(broker, disk, self.rules.partitions):
+            self.rules.broken("R8", f"{node.name} came back, and {wrong}")
 
     async def _died(self, node: BrokerNode, failure: BaseException) -> None:
         """A broker that stops with an error line is started again, as a service manager would
@@ -307,7 +318,7 @@ class SimCluster:
 
     def power_loss(self, broker_id: int) -> None:
         node = self.nodes[broker_id]
-        node.wanted, node.lost_power = False, True
+        node.wanted, node.lost_power, node.disturbed = False, True, True
         excused = not self.shape.flush_every_batch
         before = self._ends(broker_id)
         self.kernel.note("power loss", broker_id)
@@ -337,6 +348,7 @@ class SimCluster:
         self.rules.lateness.disturb()
         if node.running and node.world is not None:
             self.trace.add(node.name, "is paused")
+            node.disturbed = True
             node.world.process.freeze()
 
     def thaw(self, broker_id: int) -> None:
@@ -431,11 +443,13 @@ class SimCluster:
 class _Ready:
     """A TaskStatus that sets an event."""
 
-    def __init__(self, event: trio.Event) -> None:
+    def __init__(self, event: trio.Event, then: Callable[[], None]) -> None:
         self._event = event
+        self._then = then
 
     def started(self, value: Any = None) -> None:
         self._event.set()
+        self._then()
 
 
 def _only(error: BaseException) -> BaseException:

@@ -59,6 +59,8 @@ class CopyWire:
     produce_ms: int = 30_000
     transactional_ids: set[str] = field(default_factory=set)
     transactions: int = 0
+    commits_beside: int = 0
+    """Commits of the input that no transaction holds."""
     acks: set[int] = field(default_factory=set)
     """Of its Produce requests for the output."""
     idempotent: set[bool] = field(default_factory=set)
@@ -148,6 +150,7 @@ class CopyWire:
             self.groups.add(request.group_id)
             for topic in request.topics:
                 if topic.name == self.topic and topic.partitions:
+                    self.commits_beside += key == OFFSET_COMMIT
                     self.committed.append(trio.current_time())
                     for partition in topic.partitions:
                         self.owns(partition.partition_index)

@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from math import inf
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from highwater.kafka import znodes
 from highwater.kafka.types import TopicPartition
@@ -23,6 +23,10 @@ class View(NamedTuple):
     members: tuple[int, ...]
     pending: tuple[int, ...] | None
     zk_version: int
+
+
+WRITTEN_WITHIN_S: Final = 3.0
+"""Three times the interval at which the simulation's brokers write their high watermarks down."""
 
 
 @dataclass(slots=True)
@@ -44,12 +48,26 @@ class Replica:
     """When (s, virtual) its broker ceased to lead it, in its own view, the last time."""
     epoch_cut: int = -1
     """The leader epoch in which it ended before that, if its topic is compacted; else -1."""
+    due: int | None = None
+    """The least HW of the last seconds of a life, which has to be written down; None where that
+    life was shorter, or goes on."""
+    _marks: list[tuple[float, int]] = field(default_factory=list)
+    """When it got each HW: those of the last seconds, and the one before them."""
 
     def seen(self, view: View | None, now: float) -> None:
         """Its broker has this view of it from now on."""
         if self.view is not None and self.view.leads:
             self.led_until = now
         self.view = view
+        marks, early = self._marks, now - WRITTEN_WITHIN_S
+        while len(marks) > 1 and marks[1][0] <= early:
+            del marks[0]
+        if view is not None:
+            self.due = None
+            marks.append((now, view.hw))
+        elif marks:
+            self.due = min(hw for _, hw in marks) if marks[0][0] <= early else None
+            marks.clear()
 
 
 @dataclass(slots=True)

@@ -6,12 +6,18 @@ HW that falls, R8 for the epoch cache, R9 for min.insync.replicas, R11 after a r
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from highwater.kafka.types import TopicPartition
 from highwater.simulation.rules import control_rules
-from highwater.simulation.rules.agreed_log import PartitionTruth, Replica, View
+from highwater.simulation.rules.agreed_log import (
+    WRITTEN_WITHIN_S,
+    PartitionTruth,
+    Replica,
+    View,
+)
 from highwater.simulation.rules.mirror import Batch, ReplicaMirror
 from highwater.simulation.rules.replayed_state import differing, producers
 
@@ -226,6 +232,20 @@ class BrokerRules:
                 f"{truth.tp}: broker {replica.broker} came back with HW {new.hw}, "
                 f"its checkpoint said {written}, its LEO is {replica.mirror.end}",
             )
+
+    def check_written(self, truths: Iterable[PartitionTruth], broker: int) -> None:
+        """R11: the last checkpoint has what the HW was for the last seconds of a life."""
+        for truth in truths:
+            replica = truth.replicas.get(broker)
+            if replica is None or replica.due is None or not replica.mirror.exists:
+                continue
+            written = self.checkpoints[broker].get(truth.tp, -1)
+            if written < min(replica.due, replica.mirror.end):
+                self._book.broken(
+                    "R11",
+                    f"{truth.tp}: broker {broker} had HW {replica.due} for {WRITTEN_WITHIN_S:g} s, "
+                    f"and its checkpoint says {written}",
+                )
 
     def _check_leader(
         self,

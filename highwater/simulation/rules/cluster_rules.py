@@ -74,9 +74,14 @@ class Rules(Book):
 
     # -- a broker's lives -----------------------------------------------------------------------
 
-    def broker_started(self, broker: int, checkpoint: dict[TopicPartition, int]) -> None:
-        """Called before a broker's life begins, with the HW checkpoint on its disk."""
+    def broker_started(
+        self, broker: int, checkpoint: dict[TopicPartition, int], *, excused: bool = False
+    ) -> None:
+        """Called before a broker's life begins, with the HW checkpoint on its disk; `excused`: the
+        life before could not write it, or lost it."""
         self._broker_rules.checkpoints[broker] = checkpoint
+        if not (excused or self.more_folders):
+            self._broker_rules.check_written(self.partitions.values(), broker)
         self.started[broker] = self.now()
         self.tables.pop(broker, None)
         for truth in self.partitions.values():

@@ -115,9 +115,11 @@ RULES = (
     Rule(
         "R11",
         "checkpoint",
-        "After a restart a high watermark is at or above the last one that was written down.",
+        "After a restart a high watermark is at or above the last one that was written down, and "
+        "that is no less than what it was for the last three seconds of the life before.",
         "ReplicaManager.checkpointHighWatermarks",
-        "the checkpoint that the disk had when the broker last died",
+        "the checkpoint that the disk had when the broker last died, and of that the high "
+        "watermarks that it was seen to have",
     ),
     Rule(
         "R12",

@@ -53,6 +53,17 @@ def disagreement(
 ) -> Iterator[str]:
     """What this broker holds otherwise than its witnesses; `addresses` are the machines' (host,
     port), by broker."""
+    yield from on_disk(broker, disk, truths)
+    yield from _topics_configured(broker, tree)
+    yield from _broker_configured(broker, tree)
+    yield from _quotas_configured(broker, tree)
+    yield from _answered(broker, truths, addresses)
+    yield from _written(broker, disk)
+
+
+def on_disk(broker: Broker, disk: SimDisk, truths: Truths) -> Iterator[str]:
+    """What it takes its logs for, otherwise than the disk and the leaders' truth: at rest, and
+    when it begins to serve."""
     for tp, log in broker.services.logs.logs.items():
         truth = truths.get(tp)
         replica = truth.replicas.get(broker.config.broker_id) if truth is not None else None
@@ -66,11 +77,6 @@ def disagreement(
                 yield f"{wrong} ({tp})"
             if (lacks := _unflushed(segment, replica.mirror, disk, log.recovery_point)) is not None:
                 yield f"has the recovery point {log.recovery_point} of {tp}, and {lacks}"
-    yield from _topics_configured(broker, tree)
-    yield from _broker_configured(broker, tree)
-    yield from _quotas_configured(broker, tree)
-    yield from _answered(broker, truths, addresses)
-    yield from _written(broker, disk)
 
 
 def late_epochs(

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from highwater.chaos.app_causes import NotThere, why_not_there
+from highwater.chaos.app_causes import NotThere, why_not_there, why_repeated
 
 LOST = NotThere("out", "app", 3, 149, 700, gone=3, moved=2, ended=False, within_s=10)
 
@@ -29,3 +29,9 @@ LOST = NotThere("out", "app", 3, 149, 700, gone=3, moved=2, ended=False, within_
 def test_the_witnesses_tell_why_an_output_is_missing(seen: NotThere, told: str) -> None:
     assert told in why_not_there(seen)
     assert bool(told) == bool(why_not_there(seen))
+
+
+def test_the_wire_tells_why_an_output_is_repeated() -> None:
+    assert why_repeated("out", False, 0).startswith("; out holds no transaction: the application w")
+    assert "beside the transactions: the application writes" in why_repeated("out", True, 3)
+    assert why_repeated("out", True, 0) == "", "an end between the two repeats nothing"

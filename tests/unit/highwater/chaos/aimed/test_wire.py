@@ -88,6 +88,7 @@ async def test_commits_tell_whose_partitions_they_are_and_how_often_they_come(
         await trio.sleep(2)
     ask(wire, commit(5, topic="another"), 8, 7)
     assert owned == [0, 2] * 4
+    assert wire.commits_beside == 4
     assert wire.interval_s == pytest.approx(2)
     assert wire.groups == {"app"}
     assert wire.hold_s(commits=True) == pytest.approx(3)
