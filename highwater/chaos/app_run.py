@@ -16,6 +16,7 @@ import time
 import urllib.request
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from functools import partial
 from typing import cast
 
 import trio
@@ -26,7 +27,7 @@ from highwater.chaos.aimed.app_stage import Aim, AppStage, OutputControl
 from highwater.chaos.aimed.commits import CommitWatcher
 from highwater.chaos.aimed.doors import Doors
 from highwater.chaos.aimed.windows import Windows
-from highwater.chaos.aimed.wire import CopyWire
+from highwater.chaos.aimed.wire import CopyWire, IdUse
 from highwater.chaos.app_options import AppOptions
 from highwater.chaos.app_processes import AppCluster, Copy, name_of
 from highwater.chaos.app_traffic import Feeder, Watcher, count
@@ -57,6 +58,8 @@ FIRST_S = 60.0
 """The time that an application has for its first output, before the schedule begins."""
 QUIET_S = 2.0
 SETTLE_S = 0.1
+FENCES = 3
+"""A copy that takes another's transactional id so often has not taken over from a dead one."""
 OFFSETS = "__consumer_offsets"
 
 
@@ -78,6 +81,7 @@ class AppRun:
         self.windows = Windows(trio.current_time)
         self.verdict = AppVerdict(options, self.folder, self.contract, progress, self.windows)
         self._owners: dict[int, str] = {}
+        self._ids = IdUse()
         self.topics = [TopicInfo(t, PARTITIONS, 3, 2) for t in (options.input, options.output)]
         apps = [name_of(n) for n in range(1, options.copies + 1)]
         self.schedule = options.schedule if options.schedule is not None else generate(
@@ -212,6 +216,8 @@ class AppRun:
             self._owners[partition] = name
 
         wire = CopyWire(self.options.input, self.options.output, owns)
+        wire.begins = partial(self._ids.begins, name)
+        wire.fenced = lambda: self._ids.fenced(name, wire.transactional_ids)
         return Aim(wire, Doors(cluster, wire))
 
     def _copies(self, aims: dict[str, Aim]) -> list[Copy]:
@@ -325,6 +331,8 @@ class AppRun:
         if (why := apps.why_given_up()) is not None:
             verdict.problems.append(why)
             return
+        if self._ids.fences >= FENCES:
+            verdict.problems.append(f"copies fenced each other {self._ids.fences} times")
         if not self.read:
             verdict.problems.append(f"no copy of the application ever read {self.options.input}")
         if not feeder.acknowledged:

@@ -5,6 +5,7 @@
     JoinGroup                      its member id and its session
     Produce                        how long it waits for an answer; what was acknowledged to it
     InitProducerId                 its transactional ids
+    answers to a transaction's     whether another producer has fenced it
 
 It says when to strike and how long to hold, and never accuses.
 """
@@ -12,7 +13,7 @@ It says when to strike and how long to hold, and never accuses.
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from itertools import pairwise
 from statistics import median
@@ -20,6 +21,7 @@ from typing import Any, Final
 
 import trio
 
+from highwater.kafka.errors import ErrorCode
 from highwater.kafka.wire.codec import (
     BadMessage,
     UnknownApi,
@@ -30,7 +32,9 @@ from highwater.kafka.wire.header import RequestHeader
 from highwater.kafka.wire.produce_head import read_head
 
 PRODUCE, OFFSET_COMMIT, JOIN_GROUP = 0, 8, 11
-INIT_PRODUCER_ID, END_TXN, TXN_OFFSET_COMMIT = 22, 26, 28
+INIT_PRODUCER_ID, ADD_OFFSETS_TO_TXN, END_TXN, TXN_OFFSET_COMMIT = 22, 25, 26, 28
+_TRANSACTIONAL: Final = (ADD_OFFSETS_TO_TXN, END_TXN, TXN_OFFSET_COMMIT)
+_FENCED: Final = (ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH)
 _COMMITS: Final = (OFFSET_COMMIT, TXN_OFFSET_COMMIT)
 _READ: Final = (JOIN_GROUP, INIT_PRODUCER_ID, *_COMMITS)
 _PRODUCER: Final = 43
@@ -43,6 +47,20 @@ SHORTEST_S, LONGEST_S = 1.2, 10.0
 
 
 @dataclass(slots=True)
+class IdUse:
+    """Which copy began with each transactional id last, and how often one was fenced by another."""
+
+    fences: int = 0
+    _last: dict[str, str] = field(default_factory=dict)
+
+    def begins(self, copy: str, id_: str) -> None:
+        self._last[id_] = copy
+
+    def fenced(self, copy: str, ids: Iterable[str]) -> None:
+        self.fences += any(self._last.get(id_, copy) != copy for id_ in ids)
+
+
+@dataclass(slots=True)
 class CopyWire:
     """One copy; over all its lives."""
 
@@ -51,6 +69,10 @@ class CopyWire:
     output: str
     owns: Callable[[int], None] = lambda partition: None
     """Is told of each partition of the input that it commits."""
+    begins: Callable[[str], None] = lambda id_: None
+    """Is told of each transactional id when a producer begins with it."""
+    fenced: Callable[[], None] = lambda: None
+    """Is told of each answer that a producer has been fenced."""
     groups: set[str] = field(default_factory=set)
     member_id: str = ""
     joined: float = 0.0
@@ -123,7 +145,7 @@ class CopyWire:
     ) -> None:
         asked = self._acks.get(connection) if api_key == PRODUCE else None
         acks = asked.popleft() if asked else -1
-        if api_key not in (PRODUCE, JOIN_GROUP) or not whole:
+        if api_key not in (PRODUCE, JOIN_GROUP, *_TRANSACTIONAL) or not whole:
             return
         answer = _decoded(decode_response, api_key, version, body)
         if answer is None:
@@ -133,8 +155,15 @@ class CopyWire:
             if not answer.error_code:
                 self.joined = trio.current_time()
             return
+        if api_key in _TRANSACTIONAL:
+            places = [p for topic in getattr(answer, "topics", ()) for p in topic.partitions]
+            if any(getattr(one, "error_code", 0) in _FENCED for one in (answer, *places)):
+                self.fenced()
+            return
         for topic in answer.responses:
             for partition in topic.partition_responses:
+                if partition.error_code in _FENCED:
+                    self.fenced()
                 if getattr(topic, "name", None) == self.output and not partition.error_code:
                     self.acknowledged[partition.index] += 1
                     self.alone += acks == 1
@@ -146,6 +175,7 @@ class CopyWire:
         elif key == INIT_PRODUCER_ID:
             if request.transactional_id:
                 self.transactional_ids.add(request.transactional_id)
+                self.begins(request.transactional_id)
         else:
             self.groups.add(request.group_id)
             for topic in request.topics:

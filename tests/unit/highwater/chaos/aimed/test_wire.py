@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -9,7 +10,8 @@ import trio
 import trio.testing
 
 from highwater.chaos.aimed import wire as wires
-from highwater.chaos.aimed.wire import CopyWire
+from highwater.chaos.aimed.wire import CopyWire, IdUse
+from highwater.kafka.errors import ErrorCode
 from highwater.kafka.wire import messages
 from highwater.kafka.wire.codec import encode_request, encode_response
 from highwater.kafka.wire.header import RequestHeader, parse_request_header
@@ -113,3 +115,23 @@ async def test_what_cannot_be_read_tells_nothing() -> None:
         wire.asked(1, header(key, 7), memoryview(b"\xff\xff"), whole=True)
         wire.answered(1, key, 7, memoryview(b"\xff"), whole=True)
     assert (wire.groups, wire.produced, list(wire.committed)) == (set(), 0, [])
+
+
+def ended(error: int) -> memoryview:
+    answer = messages.EndTxnResponse(throttle_time_ms=0, error_code=error)
+    return memoryview(encode_response(answer, 1))
+
+
+def test_a_copy_that_another_fences_is_counted_and_one_that_takes_over_is_not() -> None:
+    ids, wires = IdUse(), {name: CopyWire("orders", OUTPUT) for name in ("app", "app-2")}
+    for name, wire in wires.items():
+        wire.fenced = partial(ids.fenced, name, ("id",))
+    fenced, other = ErrorCode.PRODUCER_FENCED, ErrorCode.CONCURRENT_TRANSACTIONS
+    ids.begins("app", "id")
+    wires["app"].answered(1, 26, 1, ended(fenced), whole=True)
+    assert ids.fences == 0, "by itself, in an earlier life"
+    ids.begins("app-2", "id")
+    for error in (0, other, fenced):
+        wires["app"].answered(1, 26, 1, ended(error), whole=True)
+        wires["app-2"].answered(1, 26, 1, ended(error), whole=True)
+    assert ids.fences == 1
