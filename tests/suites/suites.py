@@ -31,7 +31,10 @@ SUITES = (
     ),
     Suite(
         "kafka-go", KAFKA_GO, "https://github.com/segmentio/kafka-go", kafka_go,
-        {**_ONE, **_AUTHORIZER, "num.partitions": "1", "message.max.bytes": "200000000"},
+        {
+            **_ONE, **_AUTHORIZER, "num.partitions": "1", "message.max.bytes": "200000000",
+            "group.min.session.timeout.ms": "6000",
+        },
         brokers=1, ports=(9092,),
     ),
     Suite(
