@@ -22,7 +22,8 @@ API = Api(
     access=Access(whole=(cluster(Operation.DESCRIBE),)),
 )
 
-NO_AUTHORIZER = "no authorizer is configured"
+NO_AUTHORIZER = "No Authorizer is configured."
+"""Kafka's words to those who would change rules."""
 _Resource = DescribeAclsResponse.DescribeAclsResource
 
 
@@ -68,6 +69,7 @@ def _described(resource: Resource, entries: Sequence[Entry]) -> Any:
 
 
 def error_response(ctx: Context, request: Any, code: ErrorCode) -> Response:
-    message = NO_AUTHORIZER if code is ErrorCode.SECURITY_DISABLED else code.name
+    disabled = code is ErrorCode.SECURITY_DISABLED
+    message = "No Authorizer is configured on the broker" if disabled else code.name
     answer = DescribeAclsResponse(error_code=int(code), error_message=message, resources=[])
     return Response(answer, error_names=(code.name,))

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 
 import click
 
+from highwater.cluster.processes.apache import home
+from highwater.cluster.processes.programs import ApacheKafka
 from tests.suites.result import FAILED, PASSED, SKIPPED, NoResults, Result
-from tests.suites.suites import SUITES, CannotRun, Suite, work_folder
+from tests.suites.running import CannotRun, Suite, work_folder
+from tests.suites.suites import SUITES
 
 LEFT_OUT = tomllib.loads(Path(__file__).with_name("left_out.toml").read_text())
 NAMES = [suite.name for suite in SUITES]
@@ -22,6 +27,10 @@ NAMES = [suite.name for suite in SUITES]
     "--source", "sources", multiple=True, metavar="NAME=DIR",
     help="A copy of the suite's repository, where it cannot be cloned.",
 )  # fmt: skip
+@click.option(
+    "--on", "kind", type=click.Choice(["highwater", "apache"]), default="highwater",
+    help="apache: the same on Apache Kafka, to see whose fault a failure is.",
+)  # fmt: skip
 @click.option("--json", "json_file", type=click.Path(path_type=Path, dir_okay=False))
 @click.option(
     "--docs",
@@ -29,12 +38,18 @@ NAMES = [suite.name for suite in SUITES]
     help="Write the table of what ran, and of what is left out and why, here (Markdown).",
 )
 def main(
-    names: tuple[str, ...], sources: tuple[str, ...], json_file: Path | None, docs: Path | None
+    names: tuple[str, ...],
+    sources: tuple[str, ...],
+    kind: str,
+    json_file: Path | None,
+    docs: Path | None,
 ) -> None:
     """Run the test suites that clients publish against a cluster; all of them, or those named.
 
-    Needs Go for franz-go and sarama, git for kafka-python and aiokafka.  Exit code 0: everything
-    that was run passed; 1: something failed; 2: a suite could not be run.
+    Needs Go for franz-go, sarama and kafka-go; git for kafka-python, aiokafka, librdkafka and
+    kafkajs; a C and a C++ compiler for librdkafka, Node.js for kafkajs, a JDK for streams, and
+    Maven for Kafka's jars.  Exit code 0: everything that was run passed; 1: something failed; 2: a
+    suite could not be run.
 
     \b
     Example:
@@ -49,7 +64,7 @@ def main(
         click.echo(f"{suite.name} {suite.version}")
         copy = Path(copies[suite.name]).absolute() if suite.name in copies else None
         try:
-            ran[suite.name] = _run(suite, copy)
+            ran[suite.name] = _run(suite if kind == "highwater" else _on_apache(suite), copy)
         except (CannotRun, NoResults) as error:
             click.echo(f"{suite.name} cannot be run: {error}", err=True)
             broken = True
@@ -59,10 +74,16 @@ def main(
         }
         json_file.write_text(json.dumps(rows, indent=1) + "\n")
     if docs is not None:
-        docs.write_text(_page(ran))
+        docs.write_text(page(ran, docs.read_text() if docs.exists() else ""))
     if broken:
         raise SystemExit(2)
     raise SystemExit(any(r.outcome == FAILED for found in ran.values() for r in found))
+
+
+def _on_apache(suite: Suite) -> Suite:
+    """With the features of 2.6, as Highwater has them: topics without ids, for one."""
+    features = {"inter.broker.protocol.version": "2.6"}
+    return replace(suite, program=ApacheKafka(home()), properties=suite.properties | features)
 
 
 def _run(suite: Suite, source: Path | None) -> list[Result]:
@@ -85,16 +106,23 @@ def _count(results: list[Result], outcome: str) -> int:
     return sum(result.outcome == outcome for result in results)
 
 
-def _page(ran: dict[str, list[Result]]) -> str:
+def page(ran: dict[str, list[Result]], earlier: str) -> str:
+    """Suites that were not run keep the rows that they have in the earlier page."""
+    rows = {found[1]: found[0] for found in re.finditer(r"(?m)^\| \[([\w-]+)\]\(.*\|$", earlier)}
+    old_failed = re.findall(r"(?m)^- ([\w-]+): `(.*)`$", earlier)
+    failed = [(name, test) for name, test in old_failed if name not in ran]
     lines = [
         "# The clients' own tests",
         "",
         "Made by `scripts/client-suites --docs docs/clients.md`: each suite as its project",
         "publishes it, against a Highwater cluster. Skipped: by the suite itself, which asks the",
-        "broker what it can do. The suites' cluster has PLAINTEXT listeners and no authorizer;",
-        "Highwater's own tests cover TLS, SASL and access rules. kafka-python's consumers lose a",
-        "subscription now and then, on Apache Kafka as well ([why](client-problems.md)); then one",
-        "of its tests fails.",
+        "broker what it can do. The suites' cluster has PLAINTEXT listeners; Highwater's own tests",
+        "cover TLS and SASL. java-tools are Kafka's command-line tools, each judged by its exit",
+        "code and what it prints; streams is a program on Kafka Streams with joins, windows and",
+        "stores, exactly once. `--on apache` runs a suite on Apache Kafka 3.9 with the features of",
+        "2.6, to see whose fault a failure is. kafka-python's consumers lose a subscription now",
+        "and then, on Apache Kafka as well ([why](client-problems.md)); then one of its tests",
+        "fails.",
         "",
         "| suite | version | passed | failed | skipped | minutes |",
         "|---|---|---|---|---|---|",
@@ -104,13 +132,14 @@ def _page(ran: dict[str, list[Result]]) -> str:
         if found is not None:
             counts = " | ".join(str(_count(found, o)) for o in (PASSED, FAILED, SKIPPED))
             minutes = sum(result.seconds for result in found) / 60
-            lines.append(
-                f"| [{suite.name}]({suite.source}) | {suite.version} | {counts} | {minutes:.1f} |"
-            )
+            link = f"[{suite.name}]({suite.source})"
+            lines.append(f"| {link} | {suite.version} | {counts} | {minutes:.1f} |")
+            failed += [(suite.name, r.test) for r in found if r.outcome == FAILED]
+        elif suite.name in rows:
+            lines.append(rows[suite.name])
     lines += ["", "## Left out", "", "| suite | tests | why |", "|---|---|---|"]
     for name, patterns in LEFT_OUT.items():
         lines += [f"| {name} | `{pattern}` | {why} |" for pattern, why in patterns.items()]
-    failed = [(n, r.test) for n, found in ran.items() for r in found if r.outcome == FAILED]
     if failed:
         lines += ["", "## Failed", "", *(f"- {name}: `{test}`" for name, test in failed)]
     return "\n".join(lines) + "\n"

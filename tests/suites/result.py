@@ -28,6 +28,8 @@ class NoResults(Exception):
 def from_go(lines: Iterable[str]) -> list[Result]:
     """Top-level tests; one that never ended (a panic, a time-out) has failed."""
     printed: dict[str, list[str]] = {}
+    by_part: dict[str, list[str]] = {}
+    failed_parts: dict[str, list[str]] = {}
     results: dict[str, Result] = {}
     last: list[str] = []
     for line in lines:
@@ -39,9 +41,13 @@ def from_go(lines: Iterable[str]) -> list[Result]:
         test = event.get("Test", "").split("/")[0]
         if event["Action"] in ("output", "build-output"):
             printed.setdefault(test, []).append(event["Output"])
+            by_part.setdefault(event.get("Test", ""), []).append(event["Output"])
+        elif "/" in event.get("Test", "") and event["Action"] == "fail":
+            failed_parts.setdefault(test, []).extend(by_part.get(event["Test"], [])[-30:])
         elif test and "/" not in event["Test"] and event["Action"] in _GO:
             outcome = _GO[event["Action"]]
-            said = "".join(printed.get(test, [])[-30:]) if outcome == FAILED else ""
+            told = failed_parts.get(test) or printed.get(test, [])[-30:]
+            said = "".join(told) if outcome == FAILED else ""
             results[test] = Result(test, outcome, event.get("Elapsed", 0.0), said)
     for test, said_lines in printed.items():
         if test and test not in results:

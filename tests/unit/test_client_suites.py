@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.suites.result import FAILED, PASSED, SKIPPED, NoResults, from_go, from_junit
+from tests.suites.__main__ import page
+from tests.suites.c_suites import broker_tests, from_summary
+from tests.suites.result import FAILED, PASSED, SKIPPED, NoResults, Result, from_go, from_junit
 
 
 def go(action: str, test: str = "", **more: object) -> str:
@@ -60,3 +62,67 @@ def test_junit(tmp_path: Path) -> None:
     file.write_text("<testsuites/>")
     with pytest.raises(NoResults):
         from_junit(file)
+
+
+def test_the_failed_parts_of_a_go_test_are_told_and_not_the_end_of_the_others() -> None:
+    lines = [
+        go("output", "TestA/bad", Output="why\n"), go("fail", "TestA/bad"),
+        *(go("output", "TestA/good", Output=f"line {n}\n") for n in range(40)),
+        go("pass", "TestA/good"), go("fail", "TestA"),
+    ]  # fmt: skip
+    (found,) = from_go(lines)
+    assert found.said == "why\n"
+
+
+def test_librdkafkas_table_names_the_tests_that_need_a_broker() -> None:
+    table = """
+    _TEST(0001_multiobj, 0),
+    _TEST(0004_conf, TEST_F_LOCAL),
+    _TEST(0011_produce_batch,
+          0,
+          /* Produces a lot of messages */
+          _THRES(.ucpu = 40.0, .scpu = 8.0)),
+    _TEST(0045_subscribe_update_topic_remove,
+          0,
+          TEST_BRKVER(0, 9, 0, 0),
+          .scenario = "noautocreate"),
+    _TEST(0103_transactions, 0, .scenario = "default,ak23"),
+
+    /* Manual tests */
+    _TEST(8000_idle, TEST_F_MANUAL),
+
+    {NULL}};
+"""
+    assert [(test.name, test.scenario) for test in broker_tests(table)] == [
+        ("0001_multiobj", "default"),
+        ("0011_produce_batch", "default"),
+        ("0045_subscribe_update_topic_remove", "noautocreate"),
+        ("0103_transactions", "default"),
+    ]
+
+
+def test_librdkafkas_summary() -> None:
+    lines = [
+        "|\x1b[32m <MAIN>          |     PASSED |   0.1s \x1b[0m|",
+        "|\x1b[32m 0001_multiobj   |     PASSED |   2.5s \x1b[0m|",
+        "|\x1b[31m 0002_unkpart    |     FAILED |   1.0s \x1b[0m| it broke",
+        "|\x1b[36m 0003_ssl        |    SKIPPED |   0.0s \x1b[0m| no TLS",
+    ]
+    found = from_summary(lines, {"0001_multiobj", "0002_unkpart", "0003_ssl", "0005_order"})
+    assert {r.test: r.outcome for r in found} == {
+        "0001_multiobj": PASSED, "0002_unkpart": FAILED, "0003_ssl": SKIPPED, "0005_order": FAILED,
+    }  # fmt: skip
+    assert found[0].seconds == 2.5
+    assert found[1].said.startswith("it broke")
+
+
+def test_the_page_keeps_the_rows_of_suites_that_were_not_run() -> None:
+    first = page({"sarama": [Result("a", PASSED, 60)], "aiokafka": [Result("b", FAILED, 1)]}, "")
+    second = page({"franz-go": [Result("c", FAILED, 1)]}, first)
+    assert [line.split("]")[0] for line in second.splitlines() if line.startswith("| [")] == [
+        "| [franz-go", "| [sarama", "| [aiokafka",
+    ]  # fmt: skip
+    assert "- aiokafka: `b`" in second
+    assert "- franz-go: `c`" in second
+    third = page({"aiokafka": [Result("b", PASSED, 1)]}, second)
+    assert "- aiokafka" not in third
