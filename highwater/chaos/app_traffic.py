@@ -97,7 +97,9 @@ class Feeder:
         def told(error: Any, message: Any) -> None:
             if error is None:
                 self.acknowledged.add(id_)
-                self.tell(id_, message.partition(), message.offset())
+                # None where an earlier attempt stored it, whose answer was lost
+                if (offset := message.offset()) is not None:
+                    self.tell(id_, message.partition(), offset)
 
         try:
             producer.produce(self.topic, value, f"key-{self.sent % KEYS}", on_delivery=told)

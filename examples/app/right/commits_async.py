@@ -1,4 +1,8 @@
-"""Right, where an invoice may be written twice: what is stored is committed, in the background."""
+"""Right, where an invoice may be written twice: what is stored is committed, in the background.
+
+The offsets are named: without them librdkafka commits what has been consumed when it comes to it,
+and that may be the next batch, whose invoices are not stored yet.
+"""
 
 import os
 
@@ -25,4 +29,4 @@ while True:
         invoices.produce(topic, order.value(), order.key(), on_delivery=stored)
     invoices.flush()
     if batch:
-        orders.commit(asynchronous=True)
+        orders.commit(offsets=orders.position(orders.assignment()), asynchronous=True)
