@@ -73,7 +73,7 @@ def test_it(kafka, topic, chaos):
 def test_a_part_of_the_page_in_containers(run: Run) -> None:
     chosen = ("-k", "cut_from_zookeeper or min_isr")
     outcome = run("--kafka-runtime", "compose", *chosen, test_page=page())
-    outcome.assert_outcomes(passed=2, deselected=9)
+    outcome.assert_outcomes(passed=2, deselected=10)
 
 
 USE = r"""
