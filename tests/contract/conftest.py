@@ -1,8 +1,8 @@
 """One suite, two worlds: each contract test runs on the real and the simulated world.
 
-A test is an async function of an `Env`: `in_world` and `in_world_with_zookeeper` run it.  The real
+A test is an async function of an `Env`: `in_world` and `in_world_with_zookeeper` run it.  Java's
 ZooKeeper is the one at HIGHWATER_TEST_ZOOKEEPER (host:port), or one that is started from the jars
-that are found; without either, the real half of the ZooKeeper contract is skipped.
+that are found; without either, that third of the ZooKeeper contract is skipped.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from highwater.cluster.processes import zookeeper_process as zookeeper
 from highwater.world.api import World, ZooKeeper
 from highwater.world.real import RealWorld
 from highwater.world.sim import ZOOKEEPER, Kernel, Simulation, run_simulation
+from highwater.zookeeper.sockets import Server
 from tests.running import Body, run_by
 from tests.waiting import eventually
 
@@ -103,11 +104,13 @@ def world_case(request: pytest.FixtureRequest, tmp_path: Path) -> Case:
     return _run_sim
 
 
-@pytest.fixture(params=["real", "sim"])
+@pytest.fixture(params=["real", "embedded", "sim"])
 def zookeeper_case(request: pytest.FixtureRequest) -> Case:
-    """For ZooKeeper."""
+    """For ZooKeeper: Java's, our own server, and the simulated one."""
     if request.param == "sim":
         return _run_sim
+    if request.param == "embedded":
+        return _run_embedded
     address = request.getfixturevalue("zookeeper_address")
 
     def run_real(body: Body) -> None:
@@ -120,6 +123,18 @@ def zookeeper_case(request: pytest.FixtureRequest) -> Case:
         trio.run(main)
 
     return run_real
+
+
+def _run_embedded(body: Body) -> None:
+    async def main() -> None:
+        world = RealWorld(1)
+        async with trio.open_nursery() as nursery:
+            port = await nursery.start(Server(tick_ms=200).serve, 0)
+            with trio.fail_after(60):
+                await body(Env(world, "", world, f"127.0.0.1:{port}", "/it", _expire_real))
+            nursery.cancel_scope.cancel()
+
+    trio.run(main)
 
 
 def _run_sim(body: Body) -> None:

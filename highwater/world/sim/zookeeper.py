@@ -56,7 +56,7 @@ class ZooKeeperService:
         self.fabric = fabric
         self.host = host
         self.random = kernel.random("zookeeper")
-        self.ensemble = Ensemble()
+        self.ensemble = Ensemble(lambda: int(kernel.timeline.now * 1000))
         self.slow_s = 0.0
         self.clients: dict[int, SimZooKeeper] = {}
         self.on_write: list[Callable[[str, str], None]] = []

@@ -1,20 +1,20 @@
-"""ZooKeeper's data tree, sessions and watches, as one pure machine without network or time.
+"""The simulated ZooKeeper's state: the machine of `highwater.zookeeper`, in the seam's own words.
 
-It follows ZooKeeper wherever a client can tell: zxids count every change; a sequence number is the
-count of creations under the parent; an ephemeral has no children; a multi is all or nothing and
-gets one zxid; a watch fires once, and a session's end deletes its ephemerals and fires theirs, too.
+A watcher is a session here: its connection is told apart from no other, since it has one at a time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import groupby
+from typing import TYPE_CHECKING, Final
 
 from highwater.world.api import (
     BadVersion,
     Check,
     Create,
-    Delete,
     NodeExists,
     NoNode,
     NotEmpty,
@@ -26,20 +26,30 @@ from highwater.world.api import (
     ZkError,
     ZkOp,
 )
+from highwater.zookeeper import ensemble as machine
+from highwater.zookeeper import tree
+from highwater.zookeeper.codes import Code, KeeperError
 
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
 
-@dataclass(slots=True)
-class Znode:
-    data: bytes
-    czxid: int
-    mzxid: int
-    owner: int = 0
-    version: int = 0
-    child_version: int = 0
-    children: dict[str, None] = field(default_factory=dict)
+    from highwater.zookeeper.tree import Znode as Znode
+    from highwater.zookeeper.watches import Told
 
-    def stat(self) -> Stat:
-        return Stat(self.czxid, self.mzxid, self.version, self.owner, len(self.children))
+_ERRORS: Final[dict[Code, Callable[[str], ZkError]]] = {
+    Code.NO_NODE: NoNode,
+    Code.NODE_EXISTS: NodeExists,
+    Code.BAD_VERSION: BadVersion,
+    Code.NOT_EMPTY: NotEmpty,
+    Code.SESSION_EXPIRED: SessionExpired,
+    Code.NO_CHILDREN_FOR_EPHEMERALS: lambda path: ZkError(path, "NoChildrenForEphemeralsError"),
+}
+_KINDS: Final = {
+    tree.Event.CREATED: WatchKind.CREATED,
+    tree.Event.DELETED: WatchKind.DELETED,
+    tree.Event.DATA_CHANGED: WatchKind.CHANGED,
+    tree.Event.CHILDREN_CHANGED: WatchKind.CHILD,
+}
 
 
 @dataclass(slots=True)
@@ -49,196 +59,122 @@ class Session:
     id: int
     timeout_ms: int
     expires_at: float = 0.0
-    ephemerals: dict[str, None] = field(default_factory=dict)
-    data_watches: dict[str, None] = field(default_factory=dict)
-    child_watches: dict[str, None] = field(default_factory=dict)
-
-
-def _parent(path: str) -> str:
-    return path.rpartition("/")[0] or "/"
 
 
 class Ensemble:
     """The state of the whole ensemble, and the events for sessions from the last call."""
 
-    def __init__(self) -> None:
-        self.zxid = 0
-        self.nodes: dict[str, Znode] = {"/": Znode(b"", 0, 0)}
+    def __init__(self, wall_ms: Callable[[], int] = lambda: 0) -> None:
+        self._machine = machine.Ensemble()
+        self._wall_ms = wall_ms
         self.sessions: dict[int, Session] = {}
         self.fired: list[tuple[int, WatchEvent]] = []
         self._next_session = 0x1000_0000
-        for path in ("/zookeeper", "/zookeeper/quota", "/zookeeper/config"):
-            self._create(Create(path), 0)
+
+    @property
+    def zxid(self) -> int:
+        return self._machine.zxid
+
+    @property
+    def nodes(self) -> Mapping[str, Znode]:
+        return self._machine.tree.nodes
 
     # -- sessions -------------------------------------------------------------------------------
 
     def open_session(self, timeout_ms: int) -> Session:
         self._next_session += 1
-        session = Session(self._next_session, timeout_ms)
-        self.sessions[session.id] = session
+        opened = self._machine.open_session(self._next_session, timeout_ms)
+        self.sessions[opened.id] = session = Session(opened.id, timeout_ms)
         return session
 
     def end_session(self, session_id: int) -> list[str]:
         """Ends a closed or expired session; gives its deleted ephemerals."""
-        session = self.sessions.pop(session_id, None)
-        if session is None:
-            return []
-        self.zxid += 1
-        gone = [path for path in session.ephemerals if path in self.nodes]
-        for path in gone:
-            self._remove(path)
+        self.sessions.pop(session_id, None)
+        self._machine.watches.end(session_id)
+        gone, told = self._machine.end_session(session_id, self._wall_ms())
+        self._tell(told)
         return gone
-
-    def session(self, session_id: int, path: str = "") -> Session:
-        found = self.sessions.get(session_id)
-        if found is None:
-            raise SessionExpired(path)
-        return found
 
     def forget_watches(self, session_id: int) -> None:
         """Forgets a session's watches, because its connection broke."""
-        session = self.sessions.get(session_id)
-        if session is not None:
-            session.data_watches.clear()
-            session.child_watches.clear()
+        self._machine.watches.end(session_id)
 
     def take_fired(self) -> list[tuple[int, WatchEvent]]:
         fired, self.fired = self.fired, []
         return fired
 
-    def _fire(self, path: str, kind: WatchKind, *, data: bool, child: bool) -> None:
-        for session in self.sessions.values():
-            hit = data and path in session.data_watches
-            if hit:
-                del session.data_watches[path]
-            if child and path in session.child_watches:
-                hit = True
-                del session.child_watches[path]
-            if hit:
-                self.fired.append((session.id, WatchEvent(kind, path)))
+    def _tell(self, told: Iterable[Told]) -> None:
+        for (event, path), all_told in groupby(told, lambda one: one[1:3]):
+            for watcher in sorted(one.watcher for one in all_told):  # as the sessions came
+                self.fired.append((watcher, WatchEvent(_KINDS[event], path)))
 
     # -- reads ----------------------------------------------------------------------------------
 
-    def node(self, path: str) -> Znode:
-        found = self.nodes.get(path)
-        if found is None:
-            raise NoNode(path)
-        return found
-
     def get(self, session_id: int, path: str, watch: bool) -> tuple[bytes, Stat]:
-        session, node = self.session(session_id, path), self.node(path)
-        if watch:
-            session.data_watches[path] = None
-        return node.data, node.stat()
+        with _plainly(path):
+            data, stat = self._machine.get(session_id, path, session_id if watch else None)
+        return data, _stat(stat)
 
     def exists(self, session_id: int, path: str, watch: bool) -> Stat | None:
-        session, node = self.session(session_id, path), self.nodes.get(path)
-        if watch:
-            session.data_watches[path] = None
-        return node.stat() if node else None
+        with _plainly(path):
+            stat = self._machine.exists(session_id, path, session_id if watch else None)
+        return None if stat is None else _stat(stat)
 
     def children(self, session_id: int, path: str, watch: bool) -> list[str]:
-        session, node = self.session(session_id, path), self.node(path)
-        if watch:
-            session.child_watches[path] = None
-        return sorted(node.children)
+        with _plainly(path):
+            names, _ = self._machine.children(session_id, path, session_id if watch else None)
+        return names
 
     # -- writes ---------------------------------------------------------------------------------
 
     def write(self, session_id: int, op: ZkOp) -> tuple[str, Stat] | Stat | None:
         """Makes one change: Create gives path and Stat, SetData its Stat."""
-        self.session(session_id, op.path)
-        self._check(op, self.nodes)
-        self.zxid += 1
-        return self._apply(op, session_id)
+        with _plainly(op.path):
+            made, told = self._machine.write(session_id, _op(op), self._wall_ms())
+        self._tell(told)
+        stat = None if made.stat is None else _stat(made.stat)
+        return (made.path, stat) if made.path and stat is not None else stat
 
     def multi(self, session_id: int, ops: Sequence[ZkOp]) -> list[Stat | str | None]:
-        """All or nothing: every operation is first tried on a copy of the nodes that it touches."""
-        self.session(session_id, ops[0].path if ops else "")
-        trial = Ensemble.__new__(Ensemble)
-        trial.zxid, trial.sessions, trial.fired = (
-            self.zxid,
-            {session_id: Session(session_id, 0)},
-            [],
-        )
-        touched = {path: None for op in ops for path in (op.path, _parent(op.path))}
-        trial.nodes = dict(self.nodes)
-        for path in touched:
-            if path in self.nodes:
-                n = self.nodes[path]
-                trial.nodes[path] = Znode(
-                    n.data, n.czxid, n.mzxid, n.owner, n.version, n.child_version, dict(n.children)
-                )
-        for op in ops:
-            trial._check(op, trial.nodes)
-            trial._apply(op, session_id)
-        self.zxid += 1
-        results: list[Stat | str | None] = []
-        for op in ops:
-            done = self._apply(op, session_id)
-            results.append(done[0] if isinstance(done, tuple) else done)
-        return results
+        """All or nothing."""
+        with _plainly(ops[0].path if ops else ""):
+            results, told = self._machine.multi(
+                session_id, [_op(op) for op in ops], self._wall_ms()
+            )
+        self._tell(told)
+        made: list[Stat | str | None] = []
+        for op, result in zip(ops, results, strict=True):
+            if not isinstance(result, machine.Made):
+                if result is Code.OK:
+                    continue
+                raise _error(result, op.path)
+            made.append(result.path or (None if result.stat is None else _stat(result.stat)))
+        return made
 
-    def _check(self, op: ZkOp, nodes: dict[str, Znode]) -> None:
-        match op:
-            case Create(path, _, _, sequential):
-                parent = nodes.get(_parent(path))
-                if parent is None:
-                    raise NoNode(path)
-                if parent.owner:
-                    raise ZkError(path, "NoChildrenForEphemeralsError")
-                if not sequential and path in nodes:
-                    raise NodeExists(path)
-            case SetData(path, _, version) | Check(path, version):
-                node = nodes.get(path)
-                if node is None:
-                    raise NoNode(path)
-                if version not in (-1, node.version):
-                    raise BadVersion(path)
-            case Delete(path, version):
-                node = nodes.get(path)
-                if node is None:
-                    raise NoNode(path)
-                if version not in (-1, node.version):
-                    raise BadVersion(path)
-                if node.children:
-                    raise NotEmpty(path)
 
-    def _apply(self, op: ZkOp, session_id: int) -> tuple[str, Stat] | Stat | None:
-        match op:
-            case Create():
-                return self._create(op, session_id)
-            case SetData(path, data, _):
-                node = self.nodes[path]
-                node.data, node.mzxid = data, self.zxid
-                node.version += 1
-                self._fire(path, WatchKind.CHANGED, data=True, child=False)
-                return node.stat()
-            case Delete(path, _):
-                self._remove(path)
-                return None
-            case Check():
-                return None
+def _op(op: ZkOp) -> machine.Op:
+    match op:
+        case Create(path, data, ephemeral, sequential):
+            return machine.Create(path, data, ephemeral=ephemeral, sequential=sequential)
+        case SetData(path, data, version):
+            return machine.SetData(path, data, version)
+        case Check(path, version):
+            return machine.Check(path, version)
+    return machine.Delete(op.path, op.version)
 
-    def _create(self, op: Create, session_id: int) -> tuple[str, Stat]:
-        parent = self.nodes[_parent(op.path)]
-        path = f"{op.path}{parent.child_version:010d}" if op.sequential else op.path
-        parent.child_version += 1
-        parent.children[path.rpartition("/")[2]] = None
-        node = Znode(op.data, self.zxid, self.zxid, session_id if op.ephemeral else 0)
-        self.nodes[path] = node
-        if op.ephemeral:
-            self.sessions[session_id].ephemerals[path] = None
-        self._fire(path, WatchKind.CREATED, data=True, child=False)
-        self._fire(_parent(path), WatchKind.CHILD, data=False, child=True)
-        return path, node.stat()
 
-    def _remove(self, path: str) -> None:
-        node = self.nodes.pop(path)
-        parent = self.nodes[_parent(path)]
-        parent.children.pop(path.rpartition("/")[2], None)
-        owner = self.sessions.get(node.owner)
-        if owner is not None:
-            owner.ephemerals.pop(path, None)
-        self._fire(path, WatchKind.DELETED, data=True, child=True)
-        self._fire(_parent(path), WatchKind.CHILD, data=False, child=True)
+def _stat(stat: tree.Stat) -> Stat:
+    return Stat(stat.czxid, stat.mzxid, stat.version, stat.ephemeral_owner, stat.num_children)
+
+
+def _error(code: Code, path: str) -> ZkError:
+    known = _ERRORS.get(code)
+    return known(path) if known is not None else ZkError(path, code.name)
+
+
+@contextmanager
+def _plainly(path: str) -> Iterator[None]:
+    try:
+        yield
+    except KeeperError as error:
+        raise _error(error.code, error.path or path) from None

@@ -1,0 +1,86 @@
+"""The server as a process.
+
+usage: python -m highwater.zookeeper --data FOLDER [--port 2181] [--host 127.0.0.1] [--tick 2000]
+"""
+
+from __future__ import annotations
+
+import argparse
+import ipaddress
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import trio
+
+from highwater.zookeeper.sockets import DiskFails, Server
+from highwater.zookeeper.store import SNAPSHOT_AFTER, Store, Unreadable
+
+
+def _arguments(words: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m highwater.zookeeper",
+        description="A ZooKeeper server, for tests: one machine, its changes in FOLDER.",
+        epilog="example: python -m highwater.zookeeper --data /tmp/zk --port 2181",
+    )
+    parser.add_argument("--data", required=True, type=Path, metavar="FOLDER")
+    parser.add_argument("--port", type=int, default=2181)
+    parser.add_argument("--host", default="127.0.0.1")
+    parser.add_argument("--tick", type=int, default=2000, metavar="MS")
+    parser.add_argument(
+        "--snapshot-after", type=int, default=SNAPSHOT_AFTER, metavar="BYTES",
+        help="of the log [default: %(default)s]",
+    )  # fmt: skip
+    return parser.parse_args(words)
+
+
+async def _run(server: Server, host: str, port: int) -> None:
+    async with trio.open_nursery() as nursery:
+        own = await nursery.start(server.serve, port, host)
+        print(f"serves at {host}:{own}", flush=True)
+        with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+            async for _ in signals:
+                nursery.cancel_scope.cancel()
+                return
+
+
+def main(words: list[str]) -> int:
+    given = _arguments(words)
+    if not _loopback(given.host):
+        print(f"{given.host} is not this machine alone: who reaches it owns the cluster",
+              file=sys.stderr, flush=True)  # fmt: skip
+    store = Store(given.data, given.snapshot_after)
+    try:
+        server = Server(given.tick, store)
+    except Unreadable as error:
+        print(error, file=sys.stderr)
+        return 1
+    code = 0
+    try:
+        trio.run(_run, server, given.host, given.port)
+    except* DiskFails as errors:
+        print(f"{given.data} cannot be written: {next(_leaves(errors))}", file=sys.stderr)
+        code = 1
+    finally:
+        store.close()
+    return code
+
+
+def _leaves(error: BaseException) -> Iterator[BaseException]:
+    if isinstance(error, BaseExceptionGroup):
+        for one in error.exceptions:
+            yield from _leaves(one)
+    else:
+        yield error
+
+
+def _loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

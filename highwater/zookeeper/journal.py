@@ -1,0 +1,210 @@
+"""The log of changes and the snapshot, as bytes: what a restart rebuilds the ensemble from.
+
+Theory of operation.  Each change is written as it was carried out: a sequential name is spelt out,
+`auth` stands for nobody any more, and of a refused one there is the zxid alone.  So replaying
+needs neither rights nor chance, and gives the very same tree, Stats included.  A record is its
+size, the CRC-32C of its payload, and the payload; the first one that is cut short or does not match
+ends the log, as a crash leaves it.
+
+A snapshot is such records, too: each session and each znode, parents first, and its last zxid at
+the end.  One without that end is none.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from fastcrc.crc32 import iscsi as crc32c
+
+from highwater.zookeeper import jute
+from highwater.zookeeper.acl import OPEN, Acl, Id
+from highwater.zookeeper.ensemble import (
+    Check,
+    Create,
+    Delete,
+    Ensemble,
+    Made,
+    Op,
+    Session,
+    SetAcl,
+    SetData,
+)
+from highwater.zookeeper.jute import BadFrame, Reader, Type
+from highwater.zookeeper.tree import ANY_VERSION, Znode
+
+_HEAD = struct.Struct(">iI")
+_CHANGE = struct.Struct(">iqqq")
+"""Kind, zxid, time in ms, session."""
+_NODE = struct.Struct(">qqqqqqiii")
+_ALL: Final = [Id("super", "")]
+OPEN_SESSION, END_SESSION, NODE, END, REFUSED = -100, -101, -102, -103, -104
+"""Kinds beside those of changes."""
+LARGEST: Final = 64 << 20
+"""A record beyond this is none: a multi of requests of the largest size has never been that."""
+
+
+def sealed(payload: bytes) -> bytes:
+    return _HEAD.pack(len(payload), crc32c(payload)) + payload
+
+
+def records(data: bytes) -> Iterator[tuple[int, bytes]]:
+    """Each payload with the position after it, up to the first that is broken."""
+    at = 0
+    while at + _HEAD.size <= len(data):
+        size, crc = _HEAD.unpack_from(data, at)
+        start = at + _HEAD.size
+        if not 0 <= size <= min(LARGEST, len(data) - start):
+            return
+        payload = data[start : start + size]
+        if crc32c(payload) != crc:
+            return
+        at = start + size
+        yield at, payload
+
+
+# --- the log
+
+
+def session_opened(zk: Ensemble, session: Session, ms: int) -> bytes:
+    head = _CHANGE.pack(OPEN_SESSION, zk.zxid, ms, session.id)
+    return sealed(head + jute.number(session.timeout_ms) + jute.buffer(session.password))
+
+
+def session_ended(zk: Ensemble, id_: int, ms: int) -> bytes:
+    return sealed(_CHANGE.pack(END_SESSION, zk.zxid, ms, id_))
+
+
+def refused(zk: Ensemble) -> bytes:
+    """A change that was not made has a zxid that its client has seen: no later one may have it."""
+    return sealed(_CHANGE.pack(REFUSED, zk.zxid, 0, 0))
+
+
+def changed(
+    zk: Ensemble, session_id: int, ops: Sequence[Op], made: Sequence[Made], ms: int
+) -> bytes:
+    """One change, or the parts of a multi that succeeded."""
+    body = b"".join(part for op, one in zip(ops, made, strict=True) for part in _part(zk, op, one))
+    return sealed(_CHANGE.pack(Type.MULTI, zk.zxid, ms, session_id) + body)
+
+
+def _part(zk: Ensemble, op: Op, made: Made) -> Iterator[bytes]:
+    match op:
+        case Create():
+            flags = jute.number(int(op.ephemeral))
+            yield jute.number(Type.CREATE) + jute.text(made.path) + jute.buffer(op.data)
+            yield jute.acls(_acl(zk, made.path)) + flags
+        case Delete():
+            yield jute.number(Type.DELETE) + jute.text(op.path) + jute.number(ANY_VERSION)
+        case SetData():
+            yield jute.number(Type.SET_DATA) + jute.text(op.path) + jute.buffer(op.data)
+            yield jute.number(ANY_VERSION)
+        case SetAcl():
+            yield jute.number(Type.SET_ACL) + jute.text(op.path)
+            yield jute.acls(_acl(zk, op.path)) + jute.number(ANY_VERSION)
+        case Check():
+            pass
+
+
+def _acl(zk: Ensemble, path: str) -> Sequence[Acl]:
+    """As it was fixed in the end; a later part of the same multi may have deleted the znode."""
+    node = zk.tree.nodes.get(path)
+    return OPEN if node is None else node.acl
+
+
+def replay(zk: Ensemble, payload: bytes) -> None:
+    """Carries out a record of the log, unless the ensemble is past it; raises BadFrame for one that
+    is whole and makes no sense."""
+    reader = Reader(payload)
+    kind, zxid, ms, session_id = reader.int32(), reader.int64(), reader.int64(), reader.int64()
+    if zxid <= zk.zxid:
+        return
+    zk.zxid = zxid - 1
+    if kind == OPEN_SESSION:
+        zk.open_session(session_id, reader.int32(), reader.buffer())
+    elif kind == END_SESSION:
+        zk.end_session(session_id, ms)
+    elif kind == Type.MULTI:
+        ops = []
+        while reader.left:
+            ops.append(jute.read_op(reader.int32(), reader))
+        session = zk.sessions.get(session_id)
+        if session is None:
+            raise BadFrame(f"a change of the session {session_id:#x}, which is not there")
+        ids, session.ids = session.ids, _ALL
+        results, _ = zk.multi(session_id, ops, ms)
+        session.ids = ids
+        if not all(isinstance(one, Made) for one in results):
+            raise BadFrame(f"a change that cannot have been: {ops}")
+    elif kind != REFUSED:
+        raise BadFrame(f"a record of the kind {kind}")
+    zk.zxid = zxid
+
+
+# --- the snapshot
+
+
+def snapshot(zk: Ensemble) -> Iterator[bytes]:
+    """Record by record, of the ensemble as it stays meanwhile."""
+    for session in zk.sessions.values():
+        yield session_opened(zk, session, 0)
+    waiting = ["/"]
+    while waiting:
+        path = waiting.pop()
+        node = zk.tree.nodes[path]
+        below = "" if path == "/" else path
+        waiting += [f"{below}/{name}" for name in reversed(node.children)]
+        head = jute.number(NODE) + jute.text(path) + jute.buffer(node.data) + jute.acls(node.acl)
+        yield sealed(
+            head
+            + _NODE.pack(
+                node.czxid, node.mzxid, node.pzxid, node.ctime, node.mtime, node.owner,
+                node.version, node.aversion, node.created,
+            )
+        )  # fmt: skip
+    yield sealed(struct.pack(">iq", END, zk.zxid))
+
+
+def restored(data: bytes) -> Ensemble | None:
+    """The ensemble of a snapshot; None where it is not whole."""
+    zk = Ensemble()
+    zk.tree.nodes.clear()
+    for at, payload in records(data):
+        reader = Reader(payload)
+        try:
+            kind = reader.int32()
+            if kind == OPEN_SESSION:
+                reader.int64(), reader.int64()
+                id_ = reader.int64()
+                zk.open_session(id_, reader.int32(), reader.buffer())
+            elif kind == NODE:
+                _read_node(zk, reader)
+            elif kind == END and at == len(data):
+                zk.zxid = reader.int64()
+                return zk
+            else:
+                return None
+        except BadFrame:
+            return None
+    return None
+
+
+def _read_node(zk: Ensemble, reader: Reader) -> None:
+    path, data, acl = reader.text(), reader.buffer(), tuple(reader.acl())
+    numbers = [reader.int64() for _ in range(6)]
+    version, aversion, created = (reader.int32() for _ in range(3))
+    czxid, mzxid, pzxid, ctime, mtime, owner = numbers
+    node = Znode(
+        data, OPEN if acl == OPEN else acl, czxid, mzxid, pzxid, ctime, mtime, owner, version,
+        aversion, created,
+    )  # fmt: skip
+    if path != "/":
+        above, _, name = path.rpartition("/")
+        parent = zk.tree.nodes.get(above or "/")
+        if parent is None:
+            raise BadFrame(f"{path} comes before its parent")
+        parent.children[name] = None
+    zk.tree.nodes[path] = node
+    if owner:
+        zk.tree.ephemerals.setdefault(owner, {})[path] = None

@@ -1,0 +1,167 @@
+"""The journal on disk: a log that is written before each answer, and snapshots that cut it short.
+
+Theory of operation.  `log.Z` holds the changes from zxid Z on, `snapshot.Z` all up to Z.  A start
+takes the latest snapshot that is whole, and then the logs; what a crash has left half written at
+the end of the last one is cut off.  A write that has returned survives the process (the kernel has
+it), and not a power loss.
+
+A snapshot is made by a child: it sees the memory as it was at the fork, and the loop goes on.  The
+log is begun anew at that moment.  Three snapshots are kept, and the logs since the oldest of them.
+Only the owner may read any of this.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+from typing import Final
+
+from highwater.zookeeper import journal
+from highwater.zookeeper.ensemble import Ensemble
+
+SNAPSHOT_AFTER: Final = 16 << 20
+"""Bytes of the log."""
+KEPT: Final = 3
+
+
+class Unreadable(Exception):
+    """What is on the disk is no journal; the message names the file, and the remedy."""
+
+
+class Store:
+    def __init__(self, folder: Path, snapshot_after: int = SNAPSHOT_AFTER) -> None:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._folder = folder
+        self._snapshot_after = snapshot_after
+        self._log = -1
+        self._size = 0
+        self._pending: list[bytes] = []
+        self._child = 0
+
+    # --- a start
+
+    def load(self) -> Ensemble:
+        """What is there, or an empty ensemble; raises Unreadable."""
+        zk = self._latest()
+        logs = self._numbered("log")
+        for number, (_, path) in enumerate(logs, 1):
+            data, end = path.read_bytes(), 0
+            try:
+                for at, payload in journal.records(data):
+                    journal.replay(zk, payload)
+                    end = at
+            except ValueError as error:
+                raise self._unreadable(path, str(error)) from None
+            if end < len(data) and number < len(logs):
+                raise self._unreadable(path, f"it is damaged after {end} bytes")
+            os.truncate(path, end)
+        for path in self._folder.glob("*.new"):
+            path.unlink()
+        self._begin(zk.zxid + 1)
+        return zk
+
+    def _unreadable(self, path: Path, why: str) -> Unreadable:
+        return Unreadable(f"{path}: {why}: restore a copy of it, or delete {self._folder}")
+
+    def _latest(self) -> Ensemble:
+        snapshots = self._numbered("snapshot")
+        for _, path in reversed(snapshots):
+            found = journal.restored(path.read_bytes())
+            if found is not None:
+                return found
+        if snapshots:
+            raise self._unreadable(snapshots[-1][1], "no snapshot is whole")
+        return Ensemble()
+
+    def _numbered(self, kind: str) -> list[tuple[int, Path]]:
+        found = []
+        for path in self._folder.glob(f"{kind}.*"):
+            try:
+                found.append((int(path.suffix[1:], 16), path))
+            except ValueError:
+                continue
+        return sorted(found)
+
+    def _begin(self, zxid: int) -> None:
+        if self._log >= 0:
+            os.close(self._log)
+        path = self._folder / f"log.{zxid:x}"
+        self._log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        self._size = os.fstat(self._log).st_size
+
+    # --- changes
+
+    def note(self, record: bytes) -> None:
+        """For the next `write`."""
+        self._pending.append(record)
+
+    def write(self, zk: Ensemble) -> None:
+        """All that was noted; an OSError means that nothing more may be answered."""
+        if not self._pending:
+            return
+        data = b"".join(self._pending)
+        self._pending.clear()
+        written = 0
+        while written < len(data):
+            written += os.write(self._log, data[written:])
+        self._size += len(data)
+        if self._size >= self._snapshot_after and not self._child:
+            self.snapshot(zk)
+
+    # --- snapshots
+
+    def snapshot(self, zk: Ensemble) -> None:
+        """Begins one, and a new log; `reap` tells when it is there."""
+        self._begin(zk.zxid + 1)
+        self._child = os.fork()
+        if self._child:
+            return
+        code = 1
+        try:
+            self._write_snapshot(zk)
+            code = 0
+        finally:
+            os._exit(code)
+
+    def _write_snapshot(self, zk: Ensemble) -> None:
+        path = self._folder / f"snapshot.{zk.zxid:x}"
+        with open(f"{path}.new", "wb", opener=_private) as file:
+            for record in journal.snapshot(zk):
+                file.write(record)
+            file.flush()
+            os.fsync(file.fileno())
+        os.rename(f"{path}.new", path)
+
+    def reap(self, say: Callable[[str], None]) -> None:
+        """Looks whether a snapshot has ended; deletes what nobody needs then."""
+        if not self._child:
+            return
+        pid, status = os.waitpid(self._child, os.WNOHANG)
+        if not pid:
+            return
+        self._child = 0
+        if status:
+            say(f"a snapshot failed in {self._folder}: the log goes on, and grows")
+            return
+        snapshots = self._numbered("snapshot")
+        for _, path in snapshots[:-KEPT]:
+            path.unlink()
+        oldest = snapshots[-KEPT:][0][0]
+        logs = self._numbered("log")
+        for (_, path), (after, _) in pairwise(logs):
+            if after <= oldest + 1:
+                path.unlink()
+
+    def close(self) -> None:
+        if self._child:
+            os.waitpid(self._child, 0)
+            self._child = 0
+        if self._log >= 0:
+            os.close(self._log)
+            self._log = -1
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)

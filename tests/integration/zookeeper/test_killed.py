@@ -1,0 +1,149 @@
+"""kill -9 of the server under load, at moments of chance: what was answered is there afterwards."""
+
+from __future__ import annotations
+
+import random
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from highwater.child_processes import Child
+from highwater.cluster.ports import free_ports
+from highwater.zookeeper import jute
+from highwater.zookeeper.jute import Type
+from tests.integration.zookeeper.raw_client import Raw, create, multi, path_and
+from tests.waiting import eventually
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+KILLS = 12
+
+
+class Server:
+    """The process; its folder outlives it."""
+
+    def __init__(self, folder: Path, *options: str) -> None:
+        self.folder, self.port, self.options = folder, free_ports(1)[0], options
+        self.start()
+
+    def start(self) -> None:
+        command = [sys.executable, "-m", "highwater.zookeeper", "--data", str(self.folder / "data")]
+        command += ["--port", str(self.port), "--tick", "500", *self.options]
+        output = self.folder / "output.log"
+        self.child = Child("zookeeper", command, output=output, cwd=Path.cwd())
+        eventually(self._serves, "it serves", self.child.new_output)
+
+    def _serves(self) -> bool:
+        assert self.child.running, self.child.new_output()
+        return "serves" in self.child.new_output()
+
+    def kill(self) -> None:
+        self.child.signal(signal.SIGKILL)
+        self.child.wait(30)
+
+
+@contextmanager
+def server(folder: Path, *options: str) -> Iterator[Server]:
+    made = Server(folder, *options)
+    try:
+        yield made
+    finally:
+        made.kill()
+
+
+def change(number: int) -> bytes:
+    """A multi: the counter is set, and a znode made."""
+    value = jute.buffer(b"%d" % number)
+    return multi(
+        [
+            (Type.SET_DATA, path_and("/n", value, jute.number(-1))),
+            (Type.CREATE, create(f"/s/{number}", b"", 0)),
+        ]
+    )
+
+
+def test_nothing_that_was_answered_is_lost_and_nothing_is_invented(tmp_path: Path) -> None:
+    rng = random.Random(1)
+    with server(tmp_path, "--snapshot-after", "20000") as zk:
+        address = "127.0.0.1", zk.port
+        raw, other = Raw(address), Raw(address)
+        assert raw.connect()
+        assert other.connect()
+        for path in ("/n", "/s"):
+            assert raw.ask(Type.CREATE, create(path, b"0", 0)) == (0, path)
+        assert other.ask(Type.CREATE, create("/e", b"", 1)) == (0, "/e")
+        known, session = 0, raw.session
+        for life in range(KILLS):
+            until = time.monotonic() + rng.uniform(0.02, 0.25)
+            alive = True
+            while alive:
+                if time.monotonic() > until and zk.child.running:
+                    zk.child.signal(signal.SIGKILL)  # and goes on asking
+                alive = raw.ask(Type.MULTI, change(known + 1))[0] == 0
+                known += alive
+                raw.ask(Type.DELETE, path_and("/nowhere", jute.number(-1)))  # it has a zxid, too
+            zk.kill()
+            zk.start()
+            for one in (raw, other):
+                one.drop()
+                assert one.connect(), f"life {life}: its session is gone"
+            assert raw.session == session
+            code, (value, _) = raw.ask(Type.GET_DATA, path_and("/n", b"\0"))
+            assert code == 0
+            assert int(value) in (known, known + 1), life
+            known = int(value)
+            _, names = raw.ask(Type.GET_CHILDREN, path_and("/s", b"\0"))
+            assert sorted(map(int, names)) == list(range(1, known + 1))
+            assert raw.ask(Type.EXISTS, path_and("/e", b"\0"))[0] == 0
+        assert known > 10 * KILLS
+        kinds = {file.name.partition(".")[0] for file in (tmp_path / "data").iterdir()}
+        assert kinds == {"log", "snapshot"}
+        assert all(file.stat().st_mode & 0o077 == 0 for file in (tmp_path / "data").iterdir())
+        assert other.ask(Type.CLOSE)[0] == 0
+        assert raw.ask(Type.EXISTS, path_and("/e", b"\0"))[0] == -101
+
+
+def test_a_damaged_log_is_named_and_not_begun_again_without_it(tmp_path: Path) -> None:
+    with server(tmp_path) as zk:
+        raw = Raw(("127.0.0.1", zk.port))
+        raw.connect()
+        for path in ("/a", "/b", "/c"):
+            assert raw.ask(Type.CREATE, create(path, b"", 0))[0] == 0
+        zk.kill()
+        zk.start()
+        raw.drop()
+        assert raw.connect()
+        assert raw.ask(Type.CREATE, create("/d", b"", 0))[0] == 0
+        zk.kill()
+        first, *_ = sorted((tmp_path / "data").glob("log.*"))
+        data = bytearray(first.read_bytes())
+        data[len(data) // 2] ^= 1
+        first.write_bytes(data)
+        with pytest.raises(AssertionError, match=r"log\.1: it is damaged after \d+ bytes: restore"):
+            zk.start()
+
+
+def test_a_session_that_ends_while_the_server_is_down_ends_a_full_time_out_later(
+    tmp_path: Path,
+) -> None:
+    with server(tmp_path) as zk:
+        address = "127.0.0.1", zk.port
+        raw, other = Raw(address, 1000), Raw(address)
+        assert raw.connect()
+        assert other.connect()
+        assert raw.ask(Type.CREATE, create("/e", b"", 1))[0] == 0
+        raw.drop()
+        zk.kill()
+        zk.start()
+        began = time.monotonic()
+        other.drop()
+        assert other.connect()
+        assert other.ask(Type.EXISTS, path_and("/e", b"\0"))[0] == 0
+        gone = lambda: other.ask(Type.EXISTS, path_and("/e", b"\0"))[0] == -101  # noqa: E731
+        eventually(gone, "it is gone", lambda: "", 10)
+        assert time.monotonic() - began >= 0.9
+        assert not raw.connect()
