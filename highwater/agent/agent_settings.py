@@ -33,6 +33,7 @@ SCHEMA = schemas.obj(
     security={"type": "string", "enum": list(PROTOCOLS)},
     scram=schemas.array(schemas.TEXT),
     external_ports=schemas.array(_PORT),
+    zookeeper={"type": "string", "enum": ["", "java", "embedded"]},
     zookeeper_port=_PORT,
     control_port=_PORT,
     control_host=schemas.TEXT,
@@ -61,6 +62,8 @@ class AgentSettings:
     """Users of SCRAM, each as --add-scram has it."""
     external_ports: tuple[int, ...] = ()
     """Fixed ports for clients; empty: free ones."""
+    zookeeper: str = ""
+    """java or embedded, of processes alone; empty: the one whose data the folder has, else java."""
     zookeeper_port: int = 0
     """A preference; 0: any."""
     control_port: int = 0
@@ -98,6 +101,8 @@ class AgentSettings:
         if made.advertised and not (made.proxies and made.runtime == "process"):
             raise StartError("advertised addresses need proxies and the process runtime")
         made._check_security()
+        if made.zookeeper and made.runtime == "compose":
+            raise StartError("the compose runtime has ZooKeeper's own image: leave zookeeper out")
         if made.runtime == "compose" and (made.brokers != 3 or made.program != "highwater"):
             raise StartError("the compose runtime has three brokers, and Highwater's")
         return made
@@ -154,6 +159,7 @@ class AgentSettings:
             brokers=self.brokers,
             profile=self.profile,
             external_ports=self.external_ports,
+            zookeeper=self.zookeeper,
             zookeeper_port=self.zookeeper_port,
             proxies=self.proxies,
             program=program,

@@ -52,11 +52,13 @@ class Wish:
     security: str
     scram: tuple[str, ...] = field(repr=False)
     runtime: str = "process"
+    zookeeper: str = ""
 
     def options(self) -> list[str]:
         plain = ("brokers", "runtime", "port", "profile", "program", "control")
         words = [f"--{name}={getattr(self, name)}" for name in plain]
         words.append(f"--control-host={self.control_host}")
+        words += [f"--zookeeper={self.zookeeper}"] * bool(self.zookeeper)
         words.append("--proxies" if self.proxies else "--no-proxies")
         words += ["--secure"] * (self.security != "plaintext")
         words += [f"--set={name}={value}" for name, value in self.properties.items()]
@@ -93,6 +95,12 @@ class Wish:
     show_default=True,
     help="What runs as brokers: `apache` fetches Apache Kafka 3.9, `apache:VERSION` another"
     " release, such as apache:4.2.0 (docs/targets.md).",
+)
+@click.option(
+    "--zookeeper",
+    type=click.Choice(["java", "embedded"]),
+    help="`java`: ZooKeeper's own server, which needs Java; `embedded`: Highwater's, in Python."
+    "  [default: the one whose data the folder has, else java]",
 )
 @click.option(
     "--set",
@@ -146,6 +154,7 @@ def up(
     port: int,
     profile: str,
     program: str,
+    zookeeper: str | None,
     properties: dict[str, str],
     control: int,
     control_host: str,
@@ -185,6 +194,7 @@ def up(
         "sasl_ssl" if secure else "plaintext",
         scram,
         "compose" if runtime == "compose" else "process",
+        zookeeper or "",
     )
     if runtime == "compose":
         _require_processes_for(wish)
@@ -204,6 +214,7 @@ def _require_processes_for(wish: Wish) -> None:
         "--brokers": wish.brokers != 3,
         "--program": wish.program != "highwater",
         "--no-proxies": not wish.proxies,
+        "--zookeeper": bool(wish.zookeeper),
         "--secure": wish.security != "plaintext",
         "--add-scram": bool(wish.scram),
     }
@@ -264,6 +275,7 @@ def _up_here(wish: Wish) -> None:
         security=wish.security,
         scram=wish.scram,
         runtime=wish.runtime,
+        zookeeper=wish.zookeeper,
         quick_end=False,
         external_ports=tuple(range(wish.port, wish.port + wish.brokers)),
         # any other cluster has its own: two that start at once would both find 2181 free

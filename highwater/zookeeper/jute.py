@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 from highwater.zookeeper.acl import Acl, Id
 from highwater.zookeeper.codes import Code, KeeperError
 from highwater.zookeeper.ensemble import Check, Create, Delete, Made, Op, SetAcl, SetData
-from highwater.zookeeper.tree import Event, Stat
+from highwater.zookeeper.tree import NULL, Event, Null, Stat
 
 PING_XID, AUTH_XID, NOTIFICATION_XID, SET_WATCHES_XID = -2, -4, -1, -8
 CONNECTED: Final = 3
@@ -110,7 +110,7 @@ class Reader:
     def buffer(self) -> bytes:
         length = self._number(_INT)
         if length < 0:
-            return b""
+            return NULL
         if length > self.left:
             raise BadFrame(f"a field of {length} bytes, where {self.left} are left")
         found = self._frame[self._at : self._at + length]
@@ -202,6 +202,8 @@ def read_multi_read(reader: Reader) -> list[tuple[int, str]]:
 
 
 def buffer(data: bytes) -> bytes:
+    if isinstance(data, Null):
+        return _INT.pack(-1)
     return _INT.pack(len(data)) + data
 
 

@@ -34,6 +34,13 @@ class Event(IntEnum):
     CHILDREN_CHANGED = 4
 
 
+class Null(bytes):
+    """No data at all, which ZooKeeper tells from empty data, and its clients from each other."""
+
+
+NULL: Final = Null()
+
+
 class Stat(NamedTuple):
     """In the order of the wire; times in ms."""
 

@@ -332,7 +332,8 @@ class ProcessCluster(LocalCluster):
         env: Mapping[str, str] | None = None
         if member == ZOOKEEPER:
             tick = _TICK_MS.get(self.settings.profile, 2000)
-            command = zookeeper.prepare(folder, self._zookeeper_port, tick)
+            kind = zookeeper.chosen(folder, self.settings.zookeeper)
+            command = zookeeper.start_of(kind, folder, self._zookeeper_port, tick)
         else:
             program = self.settings.program
             if member not in self._controllers:

@@ -1,4 +1,4 @@
-"""A real ZooKeeper without an installation: its jars and its start.
+"""A ZooKeeper without an installation: Java's by its jars, or Highwater's own; and its start.
 
 The jars come from the first of these: the setting HIGHWATER_ZOOKEEPER_HOME (a folder with
 ZooKeeper's jars, or an unpacked release), the installed package, the project's cache, `mvn`, which
@@ -44,6 +44,8 @@ appender.c.layout.pattern = %d{ISO8601} %p %m%n
 rootLogger.level = info
 rootLogger.appenderRef.c.ref = C
 """
+JAVA, EMBEDDED = "java", "embedded"
+"""ZooKeeper's own server, and Highwater's (`highwater.zookeeper`)."""
 NO_JAVA = "no Java found: install Java 17 or later and set JAVA_HOME, or put java on PATH"
 
 
@@ -107,8 +109,35 @@ def _not_fetched(env: Mapping[str, str]) -> str:
     return ""
 
 
+def chosen(folder: Path, asked: str) -> str:
+    """Which ZooKeeper runs in this folder: the one that is asked for; where none is, the one whose
+    data it has, else Java's.  StartError where the data is the other's: it would begin without it.
+    """
+    wrote = _wrote(folder / "data")
+    if asked and wrote not in ("", asked):
+        raise StartError(
+            f"{folder} has the data of the {wrote} ZooKeeper: use --zookeeper {wrote}, or delete"
+            " the cluster (highwater down --delete)"
+        )
+    return asked or wrote or JAVA
+
+
+def _wrote(data: Path) -> str:
+    if (data / "version-2").exists():
+        return JAVA
+    return EMBEDDED if any(data.glob("log.*")) else ""
+
+
+def start_of(kind: str, folder: Path, port: int, tick_ms: int) -> list[str]:
+    """The command that starts a ZooKeeper of this kind in `folder`."""
+    if kind == JAVA:
+        return prepare(folder, port, tick_ms)
+    words = ["--data", str(folder / "data"), "--port", str(port), "--tick", str(tick_ms)]
+    return [sys.executable, "-I", "-m", "highwater.zookeeper", *words]
+
+
 def prepare(folder: Path, port: int, tick_ms: int) -> list[str]:
-    """Writes the configuration into `folder`; returns the command that starts ZooKeeper there."""
+    """Writes the configuration into `folder`; returns the command that starts Java's there."""
     java, jars = find_java(), find_jars()
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "log4j2.properties").write_text(_LOG4J2)

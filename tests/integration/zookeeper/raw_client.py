@@ -11,6 +11,7 @@ from typing import Any
 from highwater.zookeeper import jute
 from highwater.zookeeper.acl import Acl
 from highwater.zookeeper.jute import Reader, Type
+from highwater.zookeeper.tree import Null
 
 _OPEN = [Acl(31, "world", "anyone")]
 
@@ -120,7 +121,8 @@ def told(kind: int, reader: Reader) -> Any:
         case Type.EXISTS | Type.SET_DATA | Type.SET_ACL:
             return stat(reader)
         case Type.GET_DATA:
-            return reader.buffer(), stat(reader)
+            data = reader.buffer()
+            return None if isinstance(data, Null) else data, stat(reader)
         case Type.GET_CHILDREN | Type.GET_EPHEMERALS:
             return sorted(reader.texts())
         case Type.GET_CHILDREN_2:

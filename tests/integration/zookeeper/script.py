@@ -10,6 +10,7 @@ from typing import Any
 from highwater.zookeeper import jute
 from highwater.zookeeper.acl import ALL, READ, Acl, digest_of
 from highwater.zookeeper.jute import Type
+from highwater.zookeeper.tree import NULL
 from tests.integration.zookeeper.raw_client import Raw, create, multi, path_and
 
 SESSIONS = 3
@@ -59,7 +60,7 @@ def _version(rng: random.Random) -> bytes:
 
 
 def _change(rng: random.Random) -> tuple[int, bytes]:
-    path, data = _path(rng), bytes(rng.randrange(4))
+    path, data = _path(rng), rng.choice((NULL, *(bytes(size) for size in range(4))))
     match rng.randrange(8):
         case 0 | 1 | 2:
             kind = rng.choice((Type.CREATE, Type.CREATE_2))
