@@ -176,7 +176,8 @@ class _Strike:
     async def _opens(self, within_s: float) -> dict[str, float] | None:
         """The ids that stay in the window; None where none did, though a message was held for long
         enough to see some."""
-        until = trio.current_time() + within_s
+        began = trio.current_time()
+        until = began + within_s
         held: float | None = None
         while (now := trio.current_time()) < until or (held and now < held + OPENS_S):
             if held is None and any(rule.matched for rule in self.rules):
@@ -186,6 +187,8 @@ class _Strike:
                     return {}
             else:
                 ids = self.stage.window_of(self.window, self.name)
+                if self.window == AHEAD:  # one from before was lost by another's death
+                    ids = {id_: since for id_, since in ids.items() if since >= began}
                 if any(since <= now - SETTLED_S for since in ids.values()):
                     return ids
             await trio.sleep(LOOK_S)
