@@ -54,6 +54,13 @@ def why_repeated(output: str, transactions: bool, beside: int) -> str:
 
 def why_not_there(seen: NotThere) -> str:
     """A clause for the headline; empty where nothing is known."""
+    if seen.acks and seen.acks <= {0, 1} and (seen.gone or seen.moved):
+        went = (
+            f"{counted(seen.gone, 'record')} of {seen.output} ended with their leader"
+            if seen.gone
+            else f"{seen.output} had {counted(seen.moved, 'change')} of leader"
+        )
+        return f"; {went}: the others did not have them, which acks=1 acknowledges"
     # fewer, which nothing had acknowledged yet, end with any leader
     if seen.gone >= seen.many and seen.one_broker_did:
         return (

@@ -150,6 +150,8 @@ class AppVerdict:
             return story_of_order(probes, {of for wire in wires for of in wire.idempotent}, began)
         found = _ID.search(str(example["detail"]))
         id_ = found.group(1) if found else ""
+        if rule == LOST and len(acks := self.stage.acks()) > 0 and acks <= {0, 1}:
+            return None  # what a leader alone had looks like a commit that came too early
         if rule == LOST:
             id_ = plainest_loss(probes, partial(self.windows.still, AHEAD)) or id_
         place = self.windows.place(id_)

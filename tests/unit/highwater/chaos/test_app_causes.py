@@ -21,6 +21,10 @@ LOST = NotThere("out", "app", 3, 149, 700, gone=3, moved=2, ended=False, within_
         # what only the leader had was not acknowledged: the loss has another cause
         (replace(LOST, acks=frozenset({-1})), "the application commits before its output is"),
         (replace(LOST, acks=frozenset({1, -1})), "3 records of out ended with their leader"),
+        # nothing else was asked for: whatever a death or a move took was acknowledged alone
+        (replace(LOST, many=6, acks=frozenset({1})), "3 records of out ended with their leader"),
+        (replace(LOST, gone=0, acks=frozenset({1})), "out had 2 changes of leader: the others did"),
+        (replace(LOST, gone=0, moved=0, acks=frozenset({1})), "the application commits before its"),
         (replace(LOST, gone=0, moved=0), "the application commits before its output is stored"),
         (replace(LOST, gone=0, committed=149), "not past it: the application was not yet there"),
         (replace(LOST, gone=0, committed=None), ""),
