@@ -79,7 +79,10 @@ def librdkafka(suite: Suite, left_out: str, source: Path | None, work: Path) -> 
         numbers = [{t.name for t in same} for _, same in groupby(chosen, lambda t: t.number)]
         with cluster_of(suite, work / "cluster" / scenario, properties=auto) as cluster:
             conf = work / "test.conf"
-            conf.write_text(f"bootstrap.servers={cluster.bootstrap_servers}\n")
+            conf.write_text(
+                f"bootstrap.servers={cluster.bootstrap_servers}\n"
+                "test.timeout.multiplier=2\n"  # 0119 starts Kafka's tools five times in 20 s
+            )
             env = {
                 **os.environ, "RDKAFKA_TEST_CONF": str(conf), "TEST_KAFKA_VERSION": "3.9.0",
                 "KAFKA_PATH": str(kafka), "BROKERS": cluster.bootstrap_servers,
