@@ -25,7 +25,7 @@ MOST_WAITING: Final = 16 << 20
 FIRST_S: Final = 10.0
 """The time that a client has for its first frame."""
 _SIZE = struct.Struct(">i")
-_WORDS: Final = {b"ruok": "imok", b"srvr": ""}
+_WORDS: Final = (b"ruok", b"srvr")
 
 
 class DiskFails(Exception):

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Final
 
 from highwater.zookeeper import journal
+from highwater.zookeeper.codes import KeeperError
 from highwater.zookeeper.ensemble import Ensemble
 
 SNAPSHOT_AFTER: Final = 16 << 20
@@ -52,7 +53,7 @@ class Store:
                 for at, payload in journal.records(data):
                     journal.replay(zk, payload)
                     end = at
-            except ValueError as error:
+            except (ValueError, KeeperError) as error:
                 raise self._unreadable(path, str(error)) from None
             if end < len(data) and number < len(logs):
                 raise self._unreadable(path, f"it is damaged after {end} bytes")
