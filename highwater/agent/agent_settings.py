@@ -14,6 +14,7 @@ from highwater.child_processes import StartError
 from highwater.cluster import internal_topics
 from highwater.cluster.client_files import PROTOCOLS
 from highwater.cluster.interface import PATIENCE_S, Cluster
+from highwater.cluster.processes import zookeeper_choice
 from highwater.kafka.security.scram_arguments import ScramArgumentError, ScramUser, parse_all
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ SCHEMA = schemas.obj(
     security={"type": "string", "enum": list(PROTOCOLS)},
     scram=schemas.array(schemas.TEXT),
     external_ports=schemas.array(_PORT),
-    zookeeper={"type": "string", "enum": ["", "java", "embedded"]},
+    zookeeper=schemas.TEXT,
     zookeeper_port=_PORT,
     control_port=_PORT,
     control_host=schemas.TEXT,
@@ -63,7 +64,8 @@ class AgentSettings:
     external_ports: tuple[int, ...] = ()
     """Fixed ports for clients; empty: free ones."""
     zookeeper: str = ""
-    """java or embedded, of processes alone; empty: the one whose data the folder has, else java."""
+    """java, embedded or HOST:PORT[,...][/CHROOT], of processes alone; empty: the one that the
+    folder had, else embedded."""
     zookeeper_port: int = 0
     """A preference; 0: any."""
     control_port: int = 0
@@ -101,6 +103,7 @@ class AgentSettings:
         if made.advertised and not (made.proxies and made.runtime == "process"):
             raise StartError("advertised addresses need proxies and the process runtime")
         made._check_security()
+        zookeeper_choice.checked(made.zookeeper)
         if made.zookeeper and made.runtime == "compose":
             raise StartError("the compose runtime has ZooKeeper's own image: leave zookeeper out")
         if made.runtime == "compose" and (made.brokers != 3 or made.program != "highwater"):

@@ -47,6 +47,7 @@ _STATUS = obj(
     program=TEXT,
     bootstrap=TEXT,
     zookeeper=TEXT,
+    zookeeper_kind={"type": "string", "enum": ["", "java", "embedded", "elsewhere"]},
     folder=TEXT,
     controller=INTEGER,
     brokers=INTEGERS,

@@ -64,6 +64,7 @@ class Agent:
             "program": settings.program,
             "bootstrap": cluster.bootstrap,
             "zookeeper": cluster.zookeeper_connect,
+            "zookeeper_kind": cluster.zookeeper_kind,
             "folder": str(settings.folder),
             "controller": -1 if (known := self.stage.zookeeper.controller) is None else known,
             "brokers": cluster.brokers,

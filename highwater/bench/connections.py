@@ -75,7 +75,7 @@ class Found:
 
 
 async def run(plan: Plan, folder: Path, progress: Progress) -> Found:
-    settings = Settings(folder / "cluster", brokers=1, quick_end=True)
+    settings = Settings(folder / "cluster", brokers=1, quick_end=True, zookeeper="java")
     async with process_cluster(settings) as cluster:
         await create_topic(cluster, _TOPIC, [1])
         await _busy(plan, cluster, 3)  # the first use is slower

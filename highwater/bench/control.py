@@ -57,6 +57,7 @@ async def run(plan: Plan, sides: Sequence[Side], progress: Progress) -> list[Row
         for side, results in zip(sides, found, strict=True):
             settings = Settings(
                 side.folder / f"round-{number + 1}",
+                zookeeper="java",
                 brokers=plan.brokers,
                 program=side.program,
                 properties={"auto.leader.rebalance.enable": "false"},

@@ -95,7 +95,12 @@ def _need_files(connections: int) -> None:
 async def _cluster(folder: Path, name: str) -> AsyncIterator[ProcessCluster]:
     properties = {"log.segment.bytes": str(1 << 30), "log.retention.ms": "-1"}
     settings = Settings(
-        folder / name, brokers=1, profile="kafka", quick_end=True, properties=properties
+        folder / name,
+        brokers=1,
+        profile="kafka",
+        quick_end=True,
+        properties=properties,
+        zookeeper="java",
     )
     async with process_cluster(settings) as cluster:
         yield cluster

@@ -101,6 +101,7 @@ async def _one(
     progress(f"{title} ...")
     settings = Settings(
         folder,
+        zookeeper="java",
         profile="kafka",  # a machine with too much to do must not end sessions
         properties=_PROPERTIES,
         quick_end=True,

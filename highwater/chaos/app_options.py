@@ -34,6 +34,8 @@ class AppOptions:
     rate: float = 100.0
     schedule: list[Fault] | None = None
     keep: bool = False
+    zookeeper: str = ""
+    """As `--zookeeper` has it; empty: Java's where it can run here, else embedded."""
     program: Program = field(default_factory=Highwater)
     properties: dict[str, str] = field(default_factory=dict)
 

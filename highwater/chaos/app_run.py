@@ -45,6 +45,7 @@ from highwater.cluster.faults.witnesses import witness_of
 from highwater.cluster.interface import Cluster, controller, controller_ids
 from highwater.cluster.processes.process_cluster import process_cluster
 from highwater.cluster.processes.process_settings import Settings
+from highwater.cluster.processes.zookeeper_process import for_a_proof
 from highwater.cluster.run_folder import RunFolder, TopicInfo
 from highwater.cluster.run_topics import create_topics
 from highwater.verdict.contracts import contract_model as model
@@ -107,7 +108,6 @@ class AppRun:
         self.verdict.began = trio.current_time() - self.progress.elapsed_s()
         self.folder.create()
         self.path.write_text(self._text)
-        self._write_about()
         self.progress.phase(f"starting three brokers ({options.program.name})")
         settings = Settings(
             self.folder.cluster,
@@ -116,8 +116,11 @@ class AppRun:
             quick_end=True,
             properties=options.properties,
             internal_topics=True,
+            zookeeper="" if options.program.kraft else for_a_proof(options.zookeeper),
         )
         async with process_cluster(settings) as cluster:
+            self.verdict.zookeeper = cluster.zookeeper_kind
+            self._write_about(cluster.zookeeper_kind)
             await create_topics(cluster, self.topics)
             cluster_log = LineLog(self.folder.witness)
             witness = witness_of(cluster, cluster_log)
@@ -133,7 +136,7 @@ class AppRun:
             self.progress.phase("stopping the cluster")
         return judgement
 
-    def _write_about(self) -> None:
+    def _write_about(self, zookeeper: str) -> None:
         """app.json: what the report tells of the run beside its verdict."""
         options = self.options
         demanded = [f"every input {'exactly' if options.exactly_once else 'at least'} once"]
@@ -143,6 +146,7 @@ class AppRun:
             "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
             "seed": options.seed,
             "runtime": f"process, {options.program.name}",
+            "zookeeper": zookeeper,
             "command": options.app,
             **{n: getattr(options, n) for n in ("copies", "group", "input", "output", "match")},
             "demanded": f"{', '.join(demanded)}, within {options.within_s:g} s",

@@ -43,6 +43,7 @@ from highwater.verdict.contracts.contract_model import Contract
 from highwater.verdict.contracts.fields import Record, extract
 from highwater.verdict.contracts.judge import Judgement, judge
 from highwater.verdict.contracts.reader import Reader
+from highwater.verdict.decision import ZOOKEEPERS
 from highwater.verdict.headline import MENDING, counted
 from highwater.verdict.history import read_lines
 
@@ -61,6 +62,8 @@ class AppVerdict:
     """Reasons why the run is invalid, beside the contract."""
     missing: list[str] = field(default_factory=list)
     """Reasons why it proves nothing."""
+    zookeeper: str = ""
+    """Which one the brokers had; empty: none."""
     stage: AppStage | None = None
     began: float = 0.0
     """When the screen's clock began, by trio's."""
@@ -82,8 +85,10 @@ class AppVerdict:
                 f"the cluster lost {len(lost)} acknowledged records of {self.options.input}, "
                 f"the first with id {lost[0]}"
             )
-        told = f"{feeder.sent:,} inputs sent, {len(feeder.acknowledged):,} acknowledged"
-        judgement = judge(self.contract, found, [told, *apps.ends(), *left, *reader.notes])
+        told = [f"{feeder.sent:,} inputs sent, {len(feeder.acknowledged):,} acknowledged"]
+        if self.zookeeper in ZOOKEEPERS:
+            told.append(f"the brokers' ZooKeeper was {ZOOKEEPERS[self.zookeeper]}")
+        judgement = judge(self.contract, found, [*told, *apps.ends(), *left, *reader.notes])
         shared = shared_ids(self.stage.transactional_ids() if self.stage else {})
         if judgement.verdict == "invalid":
             rule, first, many = next(

@@ -50,6 +50,7 @@ from highwater.cluster.interface import PATIENCE_S, Cluster, ClusterError
 from highwater.cluster.processes.process_cluster import process_cluster
 from highwater.cluster.processes.process_settings import Settings
 from highwater.cluster.processes.programs import Highwater, Program
+from highwater.cluster.processes.zookeeper_process import for_a_proof
 from highwater.cluster.run_folder import RunFolder, RunInfo, TopicInfo
 from highwater.cluster.run_topics import create_topics, delete_topic
 from highwater.cluster.target import Target
@@ -85,6 +86,8 @@ class Options:
     watch: bool = False
     """Have spark/watch.py watch the run, and end the workload at the first violation."""
     properties: dict[str, str] = field(default_factory=dict)
+    zookeeper: str = ""
+    """java, embedded or one that runs; empty: Java's where it can run here, else embedded."""
     secure: bool = False
     """The workload's clients come over TLS, log in, and have few rights (`secured_clients`)."""
 
@@ -113,6 +116,7 @@ def open_cluster(options: Options, folder: RunFolder) -> AbstractAsyncContextMan
         quick_end=True,
         security=options.security,
         properties=properties,
+        zookeeper=for_a_proof(options.zookeeper),
     )
     return _as_cluster(settings)
 
@@ -186,6 +190,7 @@ class Run:
                 f" {cluster.bootstrap}"
             )
             self.info.bootstrap = cluster.direct_bootstrap
+            self.info.zookeeper = cluster.zookeeper_kind
             self.info.brokers = cluster.brokers
             try:
                 await self._break(cluster)

@@ -6,6 +6,7 @@ import json
 import random
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -14,6 +15,7 @@ import click
 from highwater.cli.error_lines import clear_errors, complain
 from highwater.cli.places import OutputFile, OutputFolder
 from highwater.cli.properties import named_values
+from highwater.cli.zookeeper_option import zookeeper_option
 
 if TYPE_CHECKING:
     from highwater.cluster.target import Target
@@ -116,6 +118,14 @@ _OPTIONS = [
             *(("kill", "kills"), ("stop", "stops"), ("start", "starts")),
             *(("pause", "pauses"), ("resume", "resumes")),
         )
+    ),
+    click.option(
+        "--zookeeper",
+        metavar="WHICH",
+        callback=zookeeper_option,
+        help="`java`: ZooKeeper's own server; `embedded`: Highwater's, which needs no Java;"
+        " HOST:PORT[,...][/CHROOT]: one that runs.  [default: java where it can run here, else"
+        " embedded]",
     ),
     click.option(
         "--broker-source",
@@ -275,6 +285,7 @@ def _run(
     target: str | None,
     services: tuple[str, ...],
     target_config: Path | None,
+    zookeeper: str,
     broker_source: Path | None,
     json_file: Path | None,
     watch: bool = False,
@@ -286,6 +297,8 @@ def _run(
     from highwater.cluster.faults.verb_table import VERBS
     from highwater.cluster.processes.programs import ApacheKafka, Highwater
 
+    if zookeeper and runtime == "compose":
+        raise click.UsageError("--runtime compose has ZooKeeper's own image: leave --zookeeper out")
     if secure and (target is not None or runtime == "compose"):
         raise click.UsageError(
             "--secure is for brokers that the run itself starts, as processes: for another cluster"
@@ -296,7 +309,7 @@ def _run(
     if seed is None:
         seed = random.SystemRandom().randrange(1_000_000)
     with clear_errors(exit_code=3):
-        aimed = _target(apache, target, broker_source, commands, services, target_config)
+        aimed = _target(apache, target, broker_source, commands, services, target_config, zookeeper)
         options = chaos_run.Options(
             out=out or Path("runs") / f"{time.strftime('%Y%m%d-%H%M%S')}-{seed}",
             seed=seed,
@@ -308,6 +321,7 @@ def _run(
             workloads=workloads,
             engine=engine,
             program=ApacheKafka(apache) if apache is not None else Highwater(broker_source),
+            zookeeper=zookeeper,
             target=aimed,
             properties=overrides,
             secure=secure,
@@ -340,10 +354,11 @@ def _target(
     given: dict[str, str],
     services: tuple[str, ...],
     config: Path | None = None,
+    zookeeper: str = "",
 ) -> Target | None:
     """`given`: the options --kill-command and so on."""
     from highwater.cluster.remote.remote_cluster import AddressTarget, Commands
-    from highwater.cluster.target import parse
+    from highwater.cluster.target import ApacheRelease, parse
 
     if (apache is not None) + (target is not None) + (source is not None) > 1:
         raise click.UsageError("--target names what is broken: leave out --apache")
@@ -356,6 +371,10 @@ def _target(
         raise click.UsageError("--kill-command and its like are for --target HOST:PORT")
     if config is not None and (in_compose or not isinstance(found, AddressTarget)):
         raise click.UsageError("--target-config is for --target HOST:PORT")
+    if zookeeper and found is not None:
+        if not isinstance(found, ApacheRelease) or found.kraft:
+            raise click.UsageError(f"--zookeeper: {found} has none that a run could start")
+        return replace(found, zookeeper=zookeeper)
     return found
 
 
@@ -407,7 +426,7 @@ def _run_app(**given: Any) -> None:
     with clear_errors(exit_code=3):
         commands = {n: text for n, text in given.items() if n.endswith("_command")}
         asked = (apache, given["target"], given["broker_source"], commands)
-        aimed = _target(*asked, (), given["target_config"])
+        aimed = _target(*asked, (), given["target_config"], given["zookeeper"])
         program: Program = Highwater(given["broker_source"])
         if aimed is not None:
             if not isinstance(aimed, ApacheRelease):
@@ -427,6 +446,7 @@ def _run_app(**given: Any) -> None:
                 within_s=given["within"],
                 values=_values(given["values"]),
                 program=program,
+                zookeeper=given["zookeeper"],
                 properties=given["overrides"],
                 **{n: given[n] for n in ("app", "copies", "input", "output", "match", "group")},
                 **{n: given[n] for n in ("rate",)},

@@ -51,8 +51,9 @@ def status(json_file: Path | None, folder: Path | None) -> None:
         own[f"broker-{number}"] = ports["bound"][listener]
     for name, at in state.get("controllers", {}).items():  # those that are no brokers
         members[name], own[name] = {"port": at["advertised"], "metrics": None}, at["bound"]
-    if state.get("zookeeper"):  # none in KRaft mode
-        members = {"zookeeper": {"port": state["zookeeper_port"]}, **members}
+    kind = state.get("zookeeper_kind", "")
+    if kind in ("java", "embedded"):  # the others are no members
+        members = {"zookeeper": {"port": state["zookeeper_port"], "kind": kind}, **members}
     for name, member in members.items():
         raw = state["processes"].get(name)
         pid = Pid.from_json(raw) if raw else None
@@ -67,6 +68,7 @@ def status(json_file: Path | None, folder: Path | None) -> None:
             member["paused"] = told["members"][name]["state"] == "paused"
             member["listening"] = told["members"][name]["state"] == "up"
     found = {"folder": str(folder), "bootstrap": state.get("bootstrap"), "members": members}
+    found["zookeeper"] = {"connect": state.get("zookeeper", ""), "kind": kind}
     if told is not None:
         found |= {name: told[name] for name in ("controller", "faults", "leaderless")}
     if json_file is not None:
@@ -115,6 +117,7 @@ def _print(found: dict[str, Any]) -> None:
         pid_text = f"pid {member['pid']}" if member["pid"] else ""
         metrics = f"metrics {member['metrics']}" if member.get("metrics") else ""
         line = f"{name:<12}{word:<10}127.0.0.1:{member['port']:<8}{pid_text:<12}{metrics:<26}"
+        line += member.get("kind", "")
         line += "controller" if name == f"broker-{controller}" else ""
         click.echo(line.rstrip())
     if leaderless := found.get("leaderless"):
@@ -122,4 +125,6 @@ def _print(found: dict[str, Any]) -> None:
         click.echo(f"no leader   {', '.join(leaderless[:10])}{more}")
     for fired in found.get("faults", ()):
         click.echo(f"fault {fired['id']:<6}{fault_line(fired)}")
+    if found["zookeeper"]["kind"] == "elsewhere":
+        click.echo(f"ZooKeeper   {found['zookeeper']['connect']}")
     click.echo(f"folder      {found['folder']}")

@@ -29,6 +29,7 @@ from highwater.cli.error_lines import clear_errors, complain
 from highwater.cli.places import OutputFolder
 from highwater.cli.properties import named_values
 from highwater.cli.scram_option import OPTION, pipe_of, scram_texts
+from highwater.cli.zookeeper_option import zookeeper_option
 
 FIRST_PORT = 9092
 LAST_PORT = 65535
@@ -98,9 +99,11 @@ class Wish:
 )
 @click.option(
     "--zookeeper",
-    type=click.Choice(["java", "embedded"]),
-    help="`java`: ZooKeeper's own server, which needs Java; `embedded`: Highwater's, in Python."
-    "  [default: the one whose data the folder has, else java]",
+    metavar="WHICH",
+    callback=zookeeper_option,
+    help="`embedded`: Highwater's, in Python; `java`: ZooKeeper's own server, which needs Java;"
+    " HOST:PORT[,...][/CHROOT]: one that runs.  [default: the one that the folder had, else"
+    " embedded]",
 )
 @click.option(
     "--set",
@@ -154,7 +157,7 @@ def up(
     port: int,
     profile: str,
     program: str,
-    zookeeper: str | None,
+    zookeeper: str,
     properties: dict[str, str],
     control: int,
     control_host: str,
@@ -175,6 +178,7 @@ def up(
       highwater up --control 9990 --control-host 0.0.0.0
       highwater up --secure         and `kcat -L -F …/secure/alice.conf`
       highwater up --secure --add-scram 'SCRAM-SHA-512=[name=carol,password=...]'
+      highwater up --zookeeper localhost:2181/mine
       highwater up --brokers 1 --set num.partitions=4 --set min.insync.replicas=1
     """
     if port + brokers - 1 > LAST_PORT:
@@ -194,7 +198,7 @@ def up(
         "sasl_ssl" if secure else "plaintext",
         scram,
         "compose" if runtime == "compose" else "process",
-        zookeeper or "",
+        zookeeper,
     )
     if runtime == "compose":
         _require_processes_for(wish)
@@ -320,7 +324,7 @@ def check_properties(brokers: int, security: str, properties: Mapping[str, str])
 
 def _print_up(made: Any) -> None:
     cluster = made.cluster
-    beside = " and ZooKeeper" if cluster.zookeeper_connect else ""
+    beside = " and ZooKeeper" if cluster.zookeeper_kind in ("java", "embedded") else ""
     count = len(cluster.brokers)
     brokers = "broker" if count == 1 else "brokers"
     click.echo(f"{count} {brokers}{beside} serve after {made.seconds:.1f} s")
@@ -332,7 +336,8 @@ def _print_up(made: Any) -> None:
         click.echo(f"bootstrap servers  {cluster.bootstrap} ({security.upper()})")
         click.echo(f"clients' files     {files}/admin.properties, .conf, .json; alice, bob")
         click.echo(f"without security   {cluster.inner_bootstrap} (for the harness, a super user)")
-    click.echo(f"ZooKeeper          {cluster.zookeeper_connect or 'none: KRaft mode'}")
+    which = f" ({cluster.zookeeper_kind})" if cluster.zookeeper_connect else "none: KRaft mode"
+    click.echo(f"ZooKeeper          {cluster.zookeeper_connect}{which}")
     addresses = [a for n in cluster.brokers if (a := cluster.metrics_address(n)) is not None]
     if addresses:
         click.echo(f"metrics, traces    {', '.join(addresses)} (/metrics, /trace, /readyz)")

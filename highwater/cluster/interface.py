@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CLIENT_MESSAGES",
+    "ELSEWHERE",
     "PATIENCE_S",
     "TRACEBACK",
     "ZOOKEEPER",
@@ -37,6 +38,8 @@ __all__ = [
 ]
 
 
+ELSEWHERE = "elsewhere"
+"""The kind of a ZooKeeper that runs already, and is no member of the cluster."""
 PATIENCE_S = 90.0
 """The harness's patience for anything that has to happen: a start, an election, a visible cut.
 
@@ -149,6 +152,10 @@ class Cluster(Protocol):
     @property
     def zookeeper_connect(self) -> str:
         """ZooKeeper's address for the witnesses; never through a proxy."""
+
+    @property
+    def zookeeper_kind(self) -> str:
+        """java, embedded or ELSEWHERE, where the harness did not start it; empty: there is none."""
 
     def members(self) -> list[str]: ...
 

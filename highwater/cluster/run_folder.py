@@ -59,6 +59,8 @@ class RunInfo:
     """Faults that this target cannot suffer, and effects that it does not show, with the reason."""
     security: str = "plaintext"
     """What the workload's clients spoke."""
+    zookeeper: str = ""
+    """Which one the brokers had: java, embedded or elsewhere; empty: none, or not known."""
     started: str = ""
     """Wall clock, ISO 8601, for people; comparisons use t_ns."""
     bootstrap: str = ""

@@ -18,6 +18,7 @@ from highwater.cluster.faults.verb_row import Kind
 from highwater.cluster.faults.verb_table import IN_CONTAINERS, lacks
 from highwater.cluster.hosts import Hosts
 from highwater.cluster.interface import (
+    ELSEWHERE,
     TRACEBACK,
     ZOOKEEPER,
     ClusterError,
@@ -51,6 +52,7 @@ class LocalCluster(ABC):
 
     runtime: str
     poll_s: float
+    zookeeper_kind: str
 
     def __init__(self, folder: Path, brokers: Sequence[int], links: Links | None) -> None:
         self.folder = folder
@@ -100,12 +102,17 @@ class LocalCluster(ABC):
     def zookeeper_connect(self) -> str:
         return f"127.0.0.1:{self._zookeeper_port}"
 
+    def _zookeepers(self) -> list[tuple[str, int]]:
+        """Where the ZooKeeper of the brokers is, past any proxy."""
+        return [("127.0.0.1", self._zookeeper_port)]
+
     def address(self, number: int, listener: str = "EXTERNAL") -> tuple[str, int]:
         """A broker's own address, beside any proxy."""
         return "127.0.0.1", self._ports[number].bound[listener]
 
     def members(self) -> list[str]:
-        return [*[ZOOKEEPER] * bool(self.zookeeper_connect), *(broker(n) for n in self.brokers)]
+        own = self.zookeeper_kind not in ("", ELSEWHERE)
+        return [*[ZOOKEEPER] * own, *(broker(n) for n in self.brokers)]
 
     def port_of(self, member: str) -> int:
         if member == ZOOKEEPER:
@@ -123,6 +130,7 @@ class LocalCluster(ABC):
             "runtime": self.runtime,
             "bootstrap": self.bootstrap,
             "zookeeper": self.zookeeper_connect,
+            "zookeeper_kind": self.zookeeper_kind,
             "zookeeper_port": self._zookeeper_port,
             "ports": {n: asdict(ports) for n, ports in self._ports.items()},
             "metrics": {n: self.metrics_address(n) for n in self._ports},
@@ -177,9 +185,12 @@ class LocalCluster(ABC):
             if self.zookeeper_connect:
                 ways[ZOOKEEPER] = (self._zookeeper_port, ports.zookeeper)
             for name, (target, port) in ways.items():
+                places = self._zookeepers() if name == ZOOKEEPER else [("127.0.0.1", target)]
                 proxy = Proxy(
                     self.links,
-                    target,
+                    places[0][1],
+                    host=places[0][0],
+                    others=places[1:],
                     owner=self._owner(number, name),
                     zookeeper=name == ZOOKEEPER,
                     opaque=name == SECURE and self.links.encrypted_clients,

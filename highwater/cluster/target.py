@@ -34,6 +34,7 @@ from highwater.cluster.processes import apache
 from highwater.cluster.processes.process_cluster import process_cluster
 from highwater.cluster.processes.process_settings import Settings
 from highwater.cluster.processes.programs import ApacheKafka, numbers
+from highwater.cluster.processes.zookeeper_process import for_a_proof
 from highwater.cluster.remote import compose_target
 from highwater.cluster.remote.remote_cluster import AddressTarget, Commands, brokers_at
 from highwater.cluster.remote.secured_target import network_of
@@ -85,6 +86,8 @@ class ApacheRelease:
     apart: bool = False
     brokers: tuple[int, ...] = (1, 2, 3)
     shared: bool = False
+    zookeeper: str = ""
+    """As `--zookeeper` has it; empty: Java's where it can run here, else embedded."""
 
     def __str__(self) -> str:
         mode = "KRaft, controllers apart" if self.apart else "KRaft" if self.kraft else "ZooKeeper"
@@ -101,7 +104,12 @@ class ApacheRelease:
     @asynccontextmanager
     async def open(self, folder: Path, properties: Mapping[str, str]) -> AsyncIterator[Cluster]:
         settings = Settings(
-            folder, proxies=True, program=self.program(), quick_end=True, properties=properties
+            folder,
+            proxies=True,
+            program=self.program(),
+            quick_end=True,
+            properties=properties,
+            zookeeper="" if self.kraft else for_a_proof(self.zookeeper),
         )
         async with process_cluster(settings) as cluster:
             yield cluster

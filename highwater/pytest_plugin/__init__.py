@@ -115,6 +115,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="NAME=VALUE",
         help="a broker property, as min.insync.replicas=1; may be given again",
     )
+    group.addoption(
+        "--kafka-zookeeper",
+        metavar="WHICH",
+        help="embedded: Highwater's ZooKeeper, without Java (the default); java: ZooKeeper's own"
+        " server; HOST:PORT[,...][/CHROOT]: one that runs",
+    )
     group.addoption("--kafka-seed", type=int, metavar="N", help="of random choices (0)")
     group.addoption(
         "--kafka-keep", action="store_true", default=None, help="keep the clusters' folders"
@@ -130,7 +136,8 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers",
         f"{prefix}kafka(brokers=3, config={{}}, profile='test', seed=0, runtime='process',"
-        " security='plaintext', keep=False): the cluster that this test needs (docs/pytest.md)",
+        " security='plaintext', keep=False, zookeeper='embedded'): the cluster that this"
+        " test needs (docs/pytest.md)",
     )
     functions = {"_highwater": _highwater}
     functions |= {prefix + f.__name__: f for f in (kafka, topic, group, chaos, history)}

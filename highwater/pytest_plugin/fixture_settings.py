@@ -22,11 +22,13 @@ class Settings:
     runtime: str = "process"
     security: str = "plaintext"
     keep: bool = False
+    zookeeper: str = ""
+    """As `highwater up --zookeeper` has it; empty: embedded."""
 
     @property
     def cluster(self) -> tuple[object, ...]:
         """Equal for tests that can share a cluster."""
-        return self.brokers, self.config, self.profile, self.runtime, self.security
+        return self.brokers, self.config, self.profile, self.runtime, self.security, self.zookeeper
 
     def for_agent(self, folder: Path) -> dict[str, Any]:
         return {
@@ -37,6 +39,7 @@ class Settings:
             "runtime": "compose" if self.runtime == "compose" else "process",
             "properties": dict(self.config),
             "security": self.security,
+            "zookeeper": self.zookeeper,
         }
 
 
@@ -53,7 +56,7 @@ def of_test(item: pytest.Item, marker: str) -> Settings:
     option = item.config.getoption
     given: dict[str, Any] = {
         name: option(f"kafka_{name}")
-        for name in ("brokers", "profile", "seed", "runtime", "security", "keep")
+        for name in ("brokers", "profile", "seed", "runtime", "security", "keep", "zookeeper")
         if option(f"kafka_{name}") is not None
     }
     config = dict(option("kafka_config"))
@@ -68,7 +71,7 @@ def of_test(item: pytest.Item, marker: str) -> Settings:
 def _require_known(mark: pytest.Mark, marker: str) -> None:
     kinds: dict[str, type | tuple[type, ...]] = {
         "brokers": int, "config": Mapping, "profile": str, "seed": int, "runtime": str,
-        "security": str, "keep": bool,
+        "security": str, "keep": bool, "zookeeper": str,
     }  # fmt: skip
     assert set(kinds) == {f.name for f in fields(Settings)}
     wrong = ""

@@ -38,6 +38,11 @@ CLAIMED = {
     "in_transactions": "answers in transactions",
 }
 """Columns of `catalog.CLAIMS` that the verdict tells."""
+ZOOKEEPERS = {
+    "java": "ZooKeeper's own server",
+    "embedded": "Highwater's (embedded)",
+    "elsewhere": "one that ran before",
+}
 INTERRUPTED = "the run was interrupted before everything was read back"
 
 
@@ -135,6 +140,8 @@ def _what_the_source_gave(
         notes.append(
             f"clients came by {security.upper()}, as a user with rights for the run's topics alone"
         )
+    if (zookeeper := info.get("zookeeper")) in ZOOKEEPERS:
+        notes.append(f"the brokers' ZooKeeper was {ZOOKEEPERS[zookeeper]}")
     if lacking := ", ".join(info.get("lacks", {})):
         notes.append(f"{info.get('target')} has no {lacking}; what needs it was not checked")
     return notes

@@ -55,6 +55,7 @@ class Side:
         folder = self.folder / f"run-{self._runs}"
         settings = Settings(
             folder,
+            zookeeper="java",
             brokers=brokers,
             profile="kafka",
             program=self.program,

@@ -116,6 +116,7 @@ class ComposeCluster(LocalCluster):
     """See the module's docstring.  Made by `compose_cluster`."""
 
     runtime = "compose"
+    zookeeper_kind = "java"
     poll_s = 0.1
 
     def __init__(self, settings: ComposeSettings) -> None:

@@ -94,16 +94,19 @@ class Proxy:
         zookeeper: bool = False,
         opaque: bool = False,
         host: str = "127.0.0.1",
+        others: Sequence[tuple[str, int]] = (),
         replace: Replace | None = None,
         observer: Observer | None = None,
     ) -> None:
-        """`replace`: for a broker that advertises no proxy; see `rewriting`.  All that come to it
-        are clients.  `observer` sees frames, so it needs a proxy that is not opaque."""
+        """`others`: where it goes if the first cannot be reached.  `replace`: for a broker that
+        advertises no proxy; see `rewriting`.  All that come to it are clients.  `observer` sees
+        frames, so it needs a proxy that is not opaque."""
         self.links = links
         self.target_port = target_port
         self.owner = owner
         self.zookeeper = zookeeper
         self.host = host
+        self.others = others
         self.replace = replace
         self.opaque = opaque
         self.observer = observer
@@ -213,8 +216,12 @@ class Proxy:
         return first, far, in_order
 
     async def _far_side(self, number: int) -> trio.SocketStream:
+        *earlier, last = (self.host, self.target_port), *self.others
+        for place in earlier:
+            with contextlib.suppress(OSError):
+                return await trio.open_tcp_stream(*place)
         try:
-            return await trio.open_tcp_stream(self.host, self.target_port)
+            return await trio.open_tcp_stream(*last)
         except OSError as error:
             if self.observer is not None:
                 self.observer.unreachable(number, self.owner, str(error))

@@ -15,6 +15,7 @@ brokers wait for ZooKeeper themselves.
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager
@@ -29,6 +30,7 @@ from highwater.cluster import client_files, internal_topics
 from highwater.cluster.faults.verb_row import Kind
 from highwater.cluster.hosts import Hosts, refuse_writes
 from highwater.cluster.interface import (
+    ELSEWHERE,
     PATIENCE_S,
     ZOOKEEPER,
     ClusterError,
@@ -42,12 +44,26 @@ from highwater.cluster.interface import (
 from highwater.cluster.links.link_rules import Links
 from highwater.cluster.lives import PAUSED, UP
 from highwater.cluster.ports import claimed, listens
-from highwater.cluster.processes import kraft, process_ports, server_properties
+from highwater.cluster.processes import kraft, process_ports, server_properties, zookeeper_choice
 from highwater.cluster.processes import zookeeper_process as zookeeper
 from highwater.cluster.processes.process_settings import Settings
 from highwater.cluster.shared import SECURE, LocalCluster, Ports
 
 _TICK_MS = {"test": 500, "kafka": 2000}
+
+
+def _chosen_zookeeper(settings: Settings) -> str:
+    """Znodes that only the brokers' own user may read need ZooKeeper's SASL, which Java's has."""
+    own_user = settings.properties.get("zookeeper.set.acl", "").lower() == "true"
+    own_user |= "java.security.auth.login.config" in os.environ.get("KAFKA_OPTS", "")
+    asked = zookeeper_choice.checked(settings.zookeeper)
+    if own_user and asked == zookeeper_choice.EMBEDDED:
+        raise StartError(
+            "the embedded ZooKeeper knows no users, and zookeeper.set.acl or KAFKA_OPTS's JAAS file"
+            " need one: leave them out, or use --zookeeper java"
+        )
+    kind = zookeeper_choice.JAVA if own_user else zookeeper_choice.EMBEDDED
+    return zookeeper_choice.chosen(settings.folder / ZOOKEEPER, asked, kind)
 
 
 class ProcessCluster(LocalCluster):
@@ -64,6 +80,9 @@ class ProcessCluster(LocalCluster):
         encrypted = client_files.encrypted(settings.security)
         links = Links(encrypted_clients=encrypted) if settings.proxies else None
         self._controllers = {controller(n): n for n in settings.controllers}
+        self._zookeeper = "" if settings.kraft else _chosen_zookeeper(settings)
+        elsewhere = zookeeper_choice.is_elsewhere(self._zookeeper)
+        self.zookeeper_kind = ELSEWHERE if elsewhere else self._zookeeper
         super().__init__(settings.folder, range(1, settings.brokers + 1), links)
         if links is not None:
             links.names |= {broker(n): name for name, n in self._controllers.items()}
@@ -81,7 +100,24 @@ class ProcessCluster(LocalCluster):
 
     @property
     def zookeeper_connect(self) -> str:
-        return "" if self.settings.kraft else super().zookeeper_connect
+        if self.settings.kraft:
+            return ""
+        elsewhere = self.zookeeper_kind == ELSEWHERE
+        return self._zookeeper if elsewhere else super().zookeeper_connect
+
+    def _zookeepers(self) -> list[tuple[str, int]]:
+        if self.zookeeper_kind != ELSEWHERE:
+            return super()._zookeepers()
+        return zookeeper_choice.addresses(self._zookeeper)[0]
+
+    def _zookeeper_of(self, number: int) -> str:
+        """A broker's zookeeper.connect: by its proxy, where there are proxies."""
+        if self.zookeeper_kind != ELSEWHERE:
+            return f"127.0.0.1:{self._ports[number].zookeeper}"
+        if not self.settings.proxies:
+            return self._zookeeper
+        chroot = zookeeper_choice.addresses(self._zookeeper)[1]
+        return f"127.0.0.1:{self._ports[number].zookeeper}{chroot}"
 
     @property
     def inner_bootstrap(self) -> str:
@@ -156,7 +192,8 @@ class ProcessCluster(LocalCluster):
         return path.read_text(errors="replace") if path.exists() else ""
 
     def _choose_ports(self) -> tuple[int, dict[int, Ports]]:
-        return process_ports.choose(self.settings, self.brokers)
+        elsewhere = self.zookeeper_kind == ELSEWHERE
+        return process_ports.choose(self.settings, self.brokers, with_zookeeper=not elsewhere)
 
     # --- starting and stopping the whole
 
@@ -164,11 +201,24 @@ class ProcessCluster(LocalCluster):
         """Starts all members at once; returns when every broker knows every broker."""
         if self.settings.kraft:
             await self._format_storage()
-        for member in self.members():
-            self._spawn(member)
-            if member == ZOOKEEPER and (self.settings.secured or self.settings.scram):
+        elif self.zookeeper_kind == ELSEWHERE:
+            await self._find_zookeeper()
+        else:
+            self._spawn(ZOOKEEPER)
+        if self._zookeeper:
+            zookeeper_choice.remember(self.member_folder(ZOOKEEPER), self._zookeeper)
+            if self.settings.secured or self.settings.scram:
                 await self._store_users(timeout_s)
+        for member in self.members():
+            if member != ZOOKEEPER:
+                self._spawn(member)
         await self._wait_ready(self.brokers, set(self.brokers), timeout_s)
+
+    async def _find_zookeeper(self) -> None:
+        for host, port in self._zookeepers():
+            if await trio.to_thread.run_sync(zookeeper.accepts, host, port):
+                return
+        raise StartError(f"no ZooKeeper answers at {self._zookeeper}: start it, or correct it")
 
     async def _format_storage(self) -> None:
         program, cluster_id = self.settings.program, kraft.cluster_id()
@@ -185,7 +235,8 @@ class ProcessCluster(LocalCluster):
         given = self.settings.scram
         own = secured.prepare(self.folder, self.bootstrap, self.settings.security)
         if own or given:
-            await self.wait_ready(ZOOKEEPER, timeout_s)
+            if ZOOKEEPER in self.members():
+                await self.wait_ready(ZOOKEEPER, timeout_s)
             await trio.to_thread.run_sync(scram.store, self.zookeeper_connect, given, own)
 
     async def stop_all(self, timeout_s: float = 15) -> None:
@@ -332,8 +383,7 @@ class ProcessCluster(LocalCluster):
         env: Mapping[str, str] | None = None
         if member == ZOOKEEPER:
             tick = _TICK_MS.get(self.settings.profile, 2000)
-            kind = zookeeper.chosen(folder, self.settings.zookeeper)
-            command = zookeeper.start_of(kind, folder, self._zookeeper_port, tick)
+            command = zookeeper.start_of(self._zookeeper, folder, self._zookeeper_port, tick)
         else:
             program = self.settings.program
             if member not in self._controllers:
@@ -369,7 +419,9 @@ class ProcessCluster(LocalCluster):
                 number, self._ports, outside, metadata, settings.controllers
             )
         else:
-            properties |= server_properties.with_zookeeper(number, ports, outside)
+            properties |= server_properties.with_zookeeper(
+                number, ports, self._zookeeper_of(number), outside
+            )
         if settings.profile == "test":
             # where all brokers stop at once, the last ones have no broker to hand their leaders to
             properties["controlled.shutdown.retry.backoff.ms"] = "300"

@@ -11,8 +11,11 @@ from highwater.cluster.processes.process_settings import Settings
 from highwater.cluster.shared import Ports
 
 
-def choose(settings: Settings, brokers: Sequence[int]) -> tuple[int, dict[int, Ports]]:
-    earlier = _earlier(settings, brokers)
+def choose(
+    settings: Settings, brokers: Sequence[int], *, with_zookeeper: bool = True
+) -> tuple[int, dict[int, Ports]]:
+    """ZooKeeper's port, and the brokers'; the former is 0 where it runs elsewhere."""
+    earlier = _earlier(settings, brokers, with_zookeeper)
     if earlier is not None:
         return earlier
     listeners = settings.listeners
@@ -21,7 +24,7 @@ def choose(settings: Settings, brokers: Sequence[int]) -> tuple[int, dict[int, P
     free = iter(free_ports(len(brokers) * each + 1, without=external))
     wish = settings.zookeeper_port
     can_be = wish and wish not in external and is_free(wish)
-    zookeeper_port = wish if can_be else next(free)
+    zookeeper_port = (wish if can_be else next(free)) * with_zookeeper
     ports = {}
     for index, number in enumerate(brokers):
         bound = {listener: next(free) for listener in listeners}
@@ -41,7 +44,9 @@ def choose(settings: Settings, brokers: Sequence[int]) -> tuple[int, dict[int, P
     return zookeeper_port, ports
 
 
-def _earlier(settings: Settings, brokers: Sequence[int]) -> tuple[int, dict[int, Ports]] | None:
+def _earlier(
+    settings: Settings, brokers: Sequence[int], with_zookeeper: bool
+) -> tuple[int, dict[int, Ports]] | None:
     """The ports of the previous cluster in this folder, if it had as many brokers."""
     try:
         state = json.loads((settings.folder / "state.json").read_text())
@@ -50,6 +55,8 @@ def _earlier(settings: Settings, brokers: Sequence[int]) -> tuple[int, dict[int,
     except (OSError, ValueError, KeyError, TypeError):
         return None
     listeners = settings.listeners
+    if bool(zookeeper_port) is not with_zookeeper:
+        return None
     if any(set(p.bound) != set(listeners) for p in ports.values()):
         return None
     fixed = tuple(p.advertised[listeners[-1]] for _, p in sorted(ports.items()))
@@ -63,5 +70,6 @@ def _earlier(settings: Settings, brokers: Sequence[int]) -> tuple[int, dict[int,
         both = {*ports[number].bound.items(), *ports[number].advertised.items()}
         for listener, port in sorted(both):
             require_free(port, f"broker {number}, {listener}", "stop what listens there")
-    require_free(zookeeper_port, "ZooKeeper", "stop what listens there")
+    if zookeeper_port:
+        require_free(zookeeper_port, "ZooKeeper", "stop what listens there")
     return zookeeper_port, ports

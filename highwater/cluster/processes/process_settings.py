@@ -29,7 +29,8 @@ class Settings:
     zookeeper_port: int = 0
     """A preference: another port is taken where it is in use; 0: any."""
     zookeeper: str = ""
-    """java or embedded; empty: the one whose data the folder has, else java."""
+    """java, embedded or HOST:PORT[,...][/CHROOT]; empty: the one that the folder had, else
+    embedded."""
     proxies: bool = False
     security: str = "plaintext"
     """ssl, sasl_plaintext or sasl_ssl: a further listener that speaks it has the fixed ports, and

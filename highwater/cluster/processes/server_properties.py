@@ -45,13 +45,15 @@ def common(ports: Ports, data: Path, brokers: int, protocols: Mapping[str, str])
     }
 
 
-def with_zookeeper(number: int, ports: Ports, outside: Mapping[str, str]) -> dict[str, str]:
+def with_zookeeper(
+    number: int, ports: Ports, connect: str, outside: Mapping[str, str]
+) -> dict[str, str]:
     """`outside`: listener -> HOST:PORT, where clients on other machines reach it."""
     return {
         "broker.id": str(number),
         "advertised.listeners": endpoints(ports.advertised, **outside),
         "control.plane.listener.name": "CONTROL",
-        "zookeeper.connect": f"127.0.0.1:{ports.zookeeper}",
+        "zookeeper.connect": connect,
         "inter.broker.protocol.version": "2.6",
     }
 

@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from highwater.child_processes import StartError
+from highwater.cluster.processes.zookeeper_choice import EMBEDDED, JAVA
 from highwater.cluster.processes.zookeeper_jars import ARTIFACTS, BUNDLED, cached, fetch
 from highwater.maven import FetchError, has_jars
 
@@ -44,8 +45,6 @@ appender.c.layout.pattern = %d{ISO8601} %p %m%n
 rootLogger.level = info
 rootLogger.appenderRef.c.ref = C
 """
-JAVA, EMBEDDED = "java", "embedded"
-"""ZooKeeper's own server, and Highwater's (`highwater.zookeeper`)."""
 NO_JAVA = "no Java found: install Java 17 or later and set JAVA_HOME, or put java on PATH"
 
 
@@ -109,29 +108,31 @@ def _not_fetched(env: Mapping[str, str]) -> str:
     return ""
 
 
-def chosen(folder: Path, asked: str) -> str:
-    """Which ZooKeeper runs in this folder: the one that is asked for; where none is, the one whose
-    data it has, else Java's.  StartError where the data is the other's: it would begin without it.
-    """
-    wrote = _wrote(folder / "data")
-    if asked and wrote not in ("", asked):
-        raise StartError(
-            f"{folder} has the data of the {wrote} ZooKeeper: use --zookeeper {wrote}, or delete"
-            " the cluster (highwater down --delete)"
-        )
-    return asked or wrote or JAVA
-
-
-def _wrote(data: Path) -> str:
-    if (data / "version-2").exists():
-        return JAVA
-    return EMBEDDED if any(data.glob("log.*")) else ""
+def for_a_proof(asked: str) -> str:
+    """What is asked for; else ZooKeeper's own server where this machine can run it, so that a proof
+    stands on the real parts; else Highwater's."""
+    if asked:
+        return asked
+    try:
+        find_java(), find_jars()
+    except StartError:
+        return EMBEDDED
+    return JAVA
 
 
 def start_of(kind: str, folder: Path, port: int, tick_ms: int) -> list[str]:
     """The command that starts a ZooKeeper of this kind in `folder`."""
     if kind == JAVA:
-        return prepare(folder, port, tick_ms)
+        try:
+            return prepare(folder, port, tick_ms)
+        except StartError as error:
+            remedy = "use --zookeeper embedded"
+            if (folder / "data" / "version-2").exists():
+                remedy = (
+                    f"take its data over (highwater zookeeper import {folder.parent}), or delete"
+                    " the cluster (highwater down --delete)"
+                )
+            raise StartError(f"ZooKeeper's own server: {error}; or {remedy}") from None
     words = ["--data", str(folder / "data"), "--port", str(port), "--tick", str(tick_ms)]
     return [sys.executable, "-I", "-m", "highwater.zookeeper", *words]
 
@@ -162,6 +163,15 @@ def prepare(folder: Path, port: int, tick_ms: int) -> list[str]:
         "org.apache.zookeeper.server.ZooKeeperServerMain",
         str(folder / "zoo.cfg"),
     ]
+
+
+def accepts(host: str, port: int, timeout_s: float = 5.0) -> bool:
+    """Whether something listens there."""
+    try:
+        socket.create_connection((host, port), timeout=timeout_s).close()
+    except OSError:
+        return False
+    return True
 
 
 def answers(port: int, timeout_s: float = 1.0) -> bool:

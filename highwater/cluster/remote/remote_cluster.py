@@ -100,6 +100,7 @@ class RemoteCluster:
 
     runtime = "remote"
     zookeeper_connect = ""
+    zookeeper_kind = ""
 
     def __init__(
         self,

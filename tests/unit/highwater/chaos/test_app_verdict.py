@@ -112,7 +112,7 @@ def a_run(folder: Path, **options: Any) -> AppRun:
         Progress(Console(file=io.StringIO())),
     )
     made.folder.create()
-    made._write_about()
+    made._write_about("embedded")
     for log in (made.folder.faults, made.folder.witness):
         log.write_text("")
     made.read = True

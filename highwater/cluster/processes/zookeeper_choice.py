@@ -1,0 +1,81 @@
+"""Which ZooKeeper a cluster of processes has: Highwater's own, Java's, or one that runs elsewhere.
+
+A folder remembers its choice in `zookeeper/which`, because its brokers' data belong to that
+ZooKeeper's: beside them another one would begin empty.  Folders without that file are known by the
+form of ZooKeeper's data in them.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from highwater.child_processes import StartError
+
+JAVA, EMBEDDED = "java", "embedded"
+"""ZooKeeper's own server, and Highwater's (`highwater.zookeeper`)."""
+FORMS = "java, embedded or HOST:PORT[,HOST:PORT...][/CHROOT]"
+_WHICH = "which"
+_HOST = re.compile(r"(\[[0-9a-fA-F:.]+\]|[^\s,/:\[\]]+):(\d{1,5})")
+
+
+def is_elsewhere(choice: str) -> bool:
+    """Whether it names the addresses of a ZooKeeper that runs already."""
+    return ":" in choice
+
+
+def addresses(choice: str) -> tuple[list[tuple[str, int]], str]:
+    """The (host, port)s of one that runs elsewhere, and its chroot: empty, or /PATH.
+
+    StartError where they make no sense.
+    """
+    hosts, slash, chroot = choice.partition("/")
+    found = [_HOST.fullmatch(word) for word in hosts.split(",")]
+    places = [(m[1].strip("[]"), int(m[2])) for m in found if m]
+    wrong = None in found or any(not 0 < port < 65536 for _, port in places)
+    if wrong or (slash and (not chroot or "//" in f"/{chroot}")):
+        raise StartError(f"a ZooKeeper is {FORMS}, and not {choice!r}")
+    return places, f"/{chroot.strip('/')}" if slash else ""
+
+
+def checked(asked: str) -> str:
+    """What was asked for, where it makes sense; empty: nothing was.  StartError else."""
+    if asked not in ("", JAVA, EMBEDDED):
+        addresses(asked)
+    return asked
+
+
+def chosen(folder: Path, asked: str, otherwise: str = EMBEDDED) -> str:
+    """The ZooKeeper of the cluster whose ZooKeeper has, or will have, this folder.
+
+    It is the one that the folder had, else the one that is asked for, else `otherwise`.
+    StartError where the folder had another than is asked for, or has brokers' data alone.
+    """
+    had = _had(folder)
+    if asked and had and asked != had:
+        take = f", take it over (highwater zookeeper import {folder.parent})" * (had == JAVA)
+        raise StartError(
+            f"the cluster in {folder.parent} has its data in the ZooKeeper {had}: use"
+            f" --zookeeper {had}{take}, or delete the cluster (highwater down --delete)"
+        )
+    if not had and asked in ("", JAVA, EMBEDDED):
+        for data in sorted(folder.parent.glob("broker-*/data/meta.properties")):
+            raise StartError(
+                f"{data.parent} has a broker's data, and {folder} has nothing of the ZooKeeper that"
+                " they belong to: put it back, or delete the cluster (highwater down --delete)"
+            )
+    return had or asked or otherwise
+
+
+def remember(folder: Path, choice: str) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / _WHICH).write_text(f"{choice}\n")
+
+
+def _had(folder: Path) -> str:
+    which = folder / _WHICH
+    if which.exists():
+        return which.read_text().strip()
+    if (folder / "data" / "version-2").exists():
+        return JAVA
+    return EMBEDDED if any((folder / "data").glob("log.*")) else ""
