@@ -2,8 +2,6 @@
 
 highwater/_vendor/python    kafka-python with its licence.  As a build requirement it comes from the
                             index or mirror of the user's own settings
-highwater/_vendor/jars      ZooKeeper's jars, from the project's cache or by Maven
-highwater/_vendor/licenses  the licences and notices that these jars hold
 highwater/docs              the pages of the documentation
 highwater/compose           compose.yaml, and what its images are built of beside the package itself
 
@@ -11,8 +9,8 @@ Where there is a C compiler the wheel is for this machine's Python, and holds th
 highwater/machine_code.py as machine code beside their files, which stay as they are.
 HIGHWATER_COMPILE=0 makes a pure wheel; with HIGHWATER_COMPILE=1 a build that cannot compile fails.
 
-An editable installation has none of this.  It depends on kafka-python as others do, has the jars
-from the project's cache, and the rest from its clone.
+An editable installation has none of this.  It depends on kafka-python as others do, and has the
+rest from its clone.
 """
 
 from __future__ import annotations
@@ -20,7 +18,6 @@ from __future__ import annotations
 import hashlib
 import sys
 import tempfile
-import zipfile
 from importlib.metadata import distribution
 from pathlib import Path
 from typing import Any
@@ -30,12 +27,13 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 # A build runs this file beside the package, which is not installed there.
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from highwater.cluster.processes.zookeeper_jars import ARTIFACTS, fetch
 from highwater.machine_code import ROOMS, compiled, compiles, finds_compiler, insists
 
 KAFKA_PYTHON = "3.0.12"
-KAFKA_PYTHON_SHA256 = "bb3344bf239a9fbfc2fbff83aa66f6feb872185746487d8c3f9c0ade375abadd"
+KAFKA_PYTHON_SHA256 = "f7daee21f716050a946ba00a3e27ebfff9c4bce50e50b7846dfab07cb6133f13"
 """Over the lines `SHA-256 path` of its files, in order; a new version needs new values of both."""
+UNUSED = (("kafka", "cli"), ("kafka", "benchmarks"))
+"""What nothing else of it imports."""
 COMPILER_PACKAGES = ["mypy==2.4.1", "setuptools>=80"]
 COMPOSE = ("compose.yaml", "Dockerfile", ".dockerignore", "docker")
 
@@ -55,11 +53,6 @@ class BuildHook(BuildHookInterface[Any]):
         included: dict[str, str] = build_data["force_include"]
         for source, path in kafka_python().items():
             included[source] = f"highwater/_vendor/python/{path}"
-        jars = fetch()
-        for artifact in ARTIFACTS:
-            included[str(jars / artifact.jar)] = f"highwater/_vendor/jars/{artifact.jar}"
-            for source, path in licenses(jars / artifact.jar, Path(self.work.name)).items():
-                included[source] = f"highwater/_vendor/licenses/{path}"
         for room in ROOMS:  # a source distribution has no symbolic links
             if not (root / "highwater" / room).exists():
                 included[str(root / room)] = f"highwater/{room}"
@@ -96,6 +89,7 @@ def kafka_python() -> dict[str, str]:
         path.as_posix()
         for path in found.files or ()
         if (path.parts[0] == "kafka" and path.suffix != ".pyc") or path.name == "LICENSE"
+        if path.parts[:2] not in UNUSED
     )
     files = {str(found.locate_file(name)): name for name in names}
     lines = (f"{_sha256(Path(file))} {name}\n" for file, name in files.items())
@@ -105,19 +99,6 @@ def kafka_python() -> dict[str, str]:
             f"the wheel carries kafka-python {KAFKA_PYTHON} with SHA-256 {KAFKA_PYTHON_SHA256}, and"
             f" the build environment has {found.version} with {total}: install the former"
         )
-    return files
-
-
-def licenses(jar: Path, work: Path) -> dict[str, str]:
-    """Unpacks the licence and notice of a jar, where it holds them; as `kafka_python` gives."""
-    files = {}
-    with zipfile.ZipFile(jar) as archive:
-        for name in archive.namelist():
-            folder, _, plain = name.rpartition("/")
-            if folder == "META-INF" and plain.startswith(("LICENSE", "NOTICE")):
-                target = work / f"{jar.stem}-{plain}"
-                target.write_bytes(archive.read(name))
-                files[str(target)] = target.name
     return files
 
 

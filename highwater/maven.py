@@ -3,8 +3,6 @@
 `mvn` knows its repositories and mirrors from the user's own settings, so nothing here names a host.
 A folder of jars appears by one rename: it is whole or absent, even where two processes fetch at
 once, or one is killed half-way.
-
-Standard library only: the build of the wheel imports it.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ def docker(*arguments: str) -> str:
 def build() -> None:
     """Builds the image on the base images that .env names, else on the public ones."""
     lines = (ROOT / ".env").read_text().splitlines() if (ROOT / ".env").exists() else []
-    images = [line for line in lines if line.startswith(("BASE_IMAGE=", "ZOOKEEPER_IMAGE="))]
+    images = [line for line in lines if line.startswith("BASE_IMAGE=")]
     arguments = [word for line in images for word in ("--build-arg", line)]
     docker("build", "-q", "-f", "docker/cluster/Dockerfile", *arguments, "-t", IMAGE, ".")
 

@@ -1,19 +1,18 @@
 """ZooKeeper's jars: what a server of one node needs, fixed by version and SHA-256.
 
-The wheel carries them; a clone has them from Maven, in the project's cache.  These six are all that
-such a server loads: no netty (that is for TLS), and the smallest of the loggers, because log4j
-takes 0.6 s of a start.
-
-Standard library only: the build of the wheel imports it.
+Maven puts them into the project's cache when they are asked for.  These six are all that such a
+server loads: no netty (that is for TLS), and the smallest of the loggers, because log4j takes 0.6 s
+of a start.
 """
 
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from highwater.maven import Artifact, cache_dir, fetch_jars
+from highwater.maven import Artifact, cache_dir, fetch_jars, has_jars
 
 ZOOKEEPER_VERSION = "3.9.3"
 ARTIFACTS = (
@@ -54,7 +53,6 @@ ARTIFACTS = (
         "4c766cb3f855415ee734b2392949a0b6f12a60879334a74518deaf6270d32e36",
     ),
 )
-BUNDLED = Path(__file__).parents[2] / "_vendor" / "jars"
 
 
 def cached() -> Path:
@@ -63,5 +61,7 @@ def cached() -> Path:
 
 def fetch(env: Mapping[str, str] = os.environ) -> Path:
     """The folder of the jars in the cache, filled by Maven where they are not; or FetchError."""
+    if not has_jars(ARTIFACTS, cached()):
+        print(f"fetches ZooKeeper {ZOOKEEPER_VERSION} by Maven, once", file=sys.stderr, flush=True)
     fetch_jars(f"ZooKeeper {ZOOKEEPER_VERSION}", ARTIFACTS, cached(), env, alone=True)
     return cached()

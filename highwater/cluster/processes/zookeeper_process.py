@@ -1,8 +1,8 @@
 """A ZooKeeper without an installation: Java's by its jars, or Highwater's own; and its start.
 
 The jars come from the first of these: the setting HIGHWATER_ZOOKEEPER_HOME (a folder with
-ZooKeeper's jars, or an unpacked release), the installed package, the project's cache, `mvn`, which
-fetches them into the cache, and the jars that PySpark ships.  Only the needed jars go on the class
+ZooKeeper's jars, or an unpacked release), the project's cache, `mvn`, which fetches them into the
+cache, and the jars that PySpark ships.  Only the needed jars go on the class
 path: opening all 250 of Spark's takes half the start-up time.
 
 `python -m highwater.cluster.processes.zookeeper_process` prints their place.
@@ -25,7 +25,7 @@ from pathlib import Path
 
 from highwater.child_processes import StartError
 from highwater.cluster.processes.zookeeper_choice import EMBEDDED, JAVA
-from highwater.cluster.processes.zookeeper_jars import ARTIFACTS, BUNDLED, cached, fetch
+from highwater.cluster.processes.zookeeper_jars import ARTIFACTS, cached, fetch
 from highwater.maven import FetchError, has_jars
 
 _NEEDED = (
@@ -83,9 +83,8 @@ def find_jars(env: Mapping[str, str] = os.environ) -> ZooKeeperJars:
         if path := _jars_in(Path(setting)):
             return ZooKeeperJars(path, f"HIGHWATER_ZOOKEEPER_HOME ({setting})")
         raise StartError(f"HIGHWATER_ZOOKEEPER_HOME is {setting}, which holds no ZooKeeper jars")
-    for place in (BUNDLED, cached()):
-        if has_jars(ARTIFACTS, place):
-            return _whole(place)
+    if has_jars(ARTIFACTS, cached()):
+        return _whole(cached())
     if problem := _not_fetched(env):
         spec = importlib.util.find_spec("pyspark")
         for package in list(spec.submodule_search_locations or ()) if spec else []:

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 import sysconfig
 import venv
 import zipfile
 from pathlib import Path
-
-from highwater.cluster.processes import zookeeper_jars
-from highwater.maven import has_jars
-from tests.integration.missing import not_installed
 
 ROOT = Path(__file__).parents[3]
 
@@ -33,8 +28,6 @@ def build(kind: str, folder: Path, source: Path = ROOT, **more: str) -> Path:
     The wheel is pure unless `more` says otherwise, which saves half a minute.
     """
     more.setdefault("HIGHWATER_COMPILE", "0")
-    if not has_jars(zookeeper_jars.ARTIFACTS, zookeeper_jars.cached()) and not shutil.which("mvn"):
-        not_installed("Maven is not installed: the wheel's jars cannot be fetched")
     run(sys.executable, "-m", "hatchling", "build", "-t", kind, "-d", folder, cwd=source, **more)
     (built,) = folder.glob("*.whl" if kind == "wheel" else "*.tar.gz")
     return built
