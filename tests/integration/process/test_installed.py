@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import subprocess
+import sys
 import zipfile
 from pathlib import Path
 
@@ -67,37 +69,64 @@ def test_ours_decode_with_the_copy_in_the_wheel_or_not_at_all(installed: Path) -
     assert "run Highwater in a process of its own" in refused.stderr
 
 
-def test_up_status_and_down(installed: Path) -> None:
-    highwater = (installed / "venv" / "bin" / "python", "-m", "highwater.cli.main")
-    where = run(
-        installed / "venv" / "bin" / "python",
-        "-c",
-        "import highwater.broker; print(highwater.broker.__file__)",
-        cwd=installed,
+ALONE = """\
+import fcntl, os, socket, struct, sys
+with socket.socket() as one:  # a new namespace's loopback is down
+    fcntl.ioctl(one, 0x8914, struct.pack("16sh14x", b"lo", 0x1 | 0x40))
+os.execv(sys.argv[1], sys.argv[1:])
+"""
+
+
+def alone(installed: Path, script: str, within_s: float = 200) -> str:
+    """What a shell script prints that has neither Java nor Maven nor a network, but `highwater`."""
+    tools = installed / "tools"
+    if not tools.exists():
+        tools.mkdir()
+        for name in ("cat", "sh"):
+            (tools / name).symlink_to(shutil.which(name) or "")
+        python = installed / "venv" / "bin" / "python"
+        (tools / "highwater").write_text(
+            f'#!/bin/sh\nexec {python} -I -m highwater.cli.main "$@"\n'
+        )
+        (tools / "highwater").chmod(0o755)
+    bare = {"PATH": str(tools), "HOME": str(installed), "LANG": "C.UTF-8"}
+    done = subprocess.run(
+        ["/usr/bin/unshare", "--user", "--map-root-user", "--net", sys.executable, "-c", ALONE,
+         "/bin/sh", "-ec", script],
+        cwd=installed, env=bare, capture_output=True, text=True, timeout=within_s,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_a_cluster_with_nothing_but_python(installed: Path) -> None:
+    told = alone(
+        installed,
+        """
+        highwater up --detach --dir cluster
+        trap 'highwater down --delete --dir cluster' EXIT
+        highwater topic create orders --dir cluster
+        highwater fault kill zookeeper --for 0.5 --dir cluster
+        echo one | highwater topic produce orders --dir cluster
+        highwater fault kill 'leader of orders-0' --for 0.5 --dir cluster
+        highwater topic consume orders --count 1 --within 20 --dir cluster
+        highwater up --dir cluster
+        highwater status --json status.json --dir cluster
+        """,
     )
-    assert str(installed) in where
-    port = free_ports(1)[0]
-    cluster = installed / "cluster"
-    run(
-        *highwater,
-        "up",
-        "--detach",
-        "--brokers",
-        "1",
-        "--port",
-        str(port),
-        "--dir",
-        cluster,
-        cwd=installed,
-    )
-    try:
-        answer = installed / "status.json"
-        run(*highwater, "status", "--dir", cluster, "--json", answer, cwd=installed)
-        members = json.loads(answer.read_text())["members"]
-        assert len(members) == 2
-        assert all(member["listening"] for member in members.values())
-    finally:
-        run(*highwater, "down", "--dir", cluster, cwd=installed)
+    assert "(embedded)" in told
+    assert re.search(r"\bone\b", told)
+    status = json.loads((installed / "status.json").read_text())
+    assert status["zookeeper"]["kind"] == "embedded"
+    assert [m["listening"] for m in status["members"].values()] == [True] * 4
+
+
+def test_a_demo_with_nothing_but_python(installed: Path) -> None:
+    told = alone(installed, "highwater demo --seed 7 --duration 10 --out demo")
+    assert "verdict   valid" in told
+    assert "(checked by duckdb)" in told
+    assert "checked by DuckDB alone: Spark needs Java 17 or later" in told
+    assert "the brokers' ZooKeeper was Highwater's (embedded)" in told
 
 
 @pytest.mark.compose

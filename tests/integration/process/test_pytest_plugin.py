@@ -34,7 +34,9 @@ def page() -> str:
     return "\n\n".join(blocks)
 
 
-def test_the_page(run: Run) -> None:
+def test_the_page_without_java(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))  # there is no program at all
+    monkeypatch.delenv("JAVA_HOME", raising=False)
     run("--durations=13", "-v", test_page=page()).assert_outcomes(passed=12)
 
 
