@@ -79,7 +79,12 @@ def program() -> ApacheKafka:
 
 
 def tool(
-    main_class: str, arguments: Sequence[str], *, timeout_s: float = 60, stdin: str = ""
+    main_class: str,
+    arguments: Sequence[str],
+    *,
+    timeout_s: float = 60,
+    stdin: str = "",
+    version: str = VERSION,
 ) -> subprocess.CompletedProcess[str]:
     """Runs one of Kafka's own command-line classes, such as org.apache.kafka.tools.TopicCommand."""
     with tempfile.TemporaryDirectory() as work:
@@ -92,7 +97,7 @@ def tool(
                 "-XX:TieredStopAtLevel=1",
                 f"-Dlog4j.configuration=file:{log4j}",
                 "-cp",
-                f"{home()}/libs/*",
+                f"{home(version)}/libs/*",
                 main_class,
                 *arguments,
             ],

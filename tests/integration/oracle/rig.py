@@ -44,6 +44,8 @@ class Mixed:
         self.settings = Settings(
             folder,
             brokers=len(kinds),
+            # the oracle stands on the real parts; a mixed cluster shows that ours serves both
+            zookeeper="java" if len(set(kinds.values())) == 1 else "embedded",
             programs={n: program(kind) for n, kind in kinds.items()},
             properties={
                 "auto.leader.rebalance.enable": "false",
