@@ -75,7 +75,7 @@ async def run(plan: Plan, sides: Sequence[Side], progress: Progress) -> list[Row
             folder = side.folder / f"run-{number}"
             settings = Settings(
                 folder,
-                zookeeper="java",
+                zookeeper=side.zookeeper,
                 brokers=1,
                 profile="kafka",
                 program=side.program,

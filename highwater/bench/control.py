@@ -4,12 +4,15 @@ Theory of operation.  Each side in turn, alone: three brokers of the profile `te
 One CreateTopics asks for all partitions of a topic.  Measured are the time to its answer, the time
 until every broker names a leader for every partition, and the CPU that brokers and ZooKeeper use
 meanwhile.  Then the cluster gets more partitions, and the controller is killed with -9; measured is
-the time until both survivors name a live leader for every partition.
+the time until both survivors name a live leader for every partition.  At last a client of
+ZooKeeper writes many znodes at once, and one after another beside a full load of Produce.
 """
 
 from __future__ import annotations
 
 import shutil
+import statistics
+import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -18,8 +21,12 @@ from typing import Any
 import psutil
 import trio
 
+from highwater.bench import znodes
 from highwater.bench.figures.rows import Row
 from highwater.bench.figures.sides import BenchFailed, Progress, Side
+from highwater.bench.load import Load
+from highwater.bench.loads.bench_topics import create_topic
+from highwater.bench.loads.load_process import ended
 from highwater.cluster.ask import ask, metadata
 from highwater.cluster.interface import broker
 from highwater.cluster.leader_moves import controller_address
@@ -29,6 +36,7 @@ from highwater.kafka.errors import ErrorCode
 from highwater.kafka.wire import messages
 
 WAIT_S = 240
+BESIDE_S = 6.0
 LOOK_EVERY_S = 0.1
 _CREATE_TOPICS = 4
 
@@ -48,6 +56,9 @@ class Found:
     whole_s: list[float] = field(default_factory=list)
     cpu_s: list[float] = field(default_factory=list)
     failover_s: list[float] = field(default_factory=list)
+    burst_ms: list[float] = field(default_factory=list)
+    beside_ms: list[float] = field(default_factory=list)
+    """The 99th percentile of each round."""
 
 
 async def run(plan: Plan, sides: Sequence[Side], progress: Progress) -> list[Row]:
@@ -57,7 +68,7 @@ async def run(plan: Plan, sides: Sequence[Side], progress: Progress) -> list[Row
         for side, results in zip(sides, found, strict=True):
             settings = Settings(
                 side.folder / f"round-{number + 1}",
-                zookeeper="java",
+                zookeeper=side.zookeeper,
                 brokers=plan.brokers,
                 program=side.program,
                 properties={"auto.leader.rebalance.enable": "false"},
@@ -92,6 +103,29 @@ async def _one(plan: Plan, cluster: ProcessCluster, found: Found) -> None:
     total = max(plan.create, plan.failover)
     await until_led(cluster, total, set(cluster.brokers) - {controller})
     found.failover_s.append(time.monotonic() - began)
+    await cluster.start(broker(controller))
+    connect = cluster.zookeeper_connect
+    bursts = await trio.to_thread.run_sync(znodes.burst_ms, connect)
+    found.burst_ms.append(statistics.median(bursts))
+    over = threading.Event()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(_load, cluster, over)
+        waits = await trio.to_thread.run_sync(znodes.single_ms, connect, over.is_set)
+    found.beside_ms.append(statistics.quantiles(waits, n=100)[-1])
+
+
+async def _load(cluster: ProcessCluster, over: threading.Event) -> None:
+    """Writes as fast as it can for a moment."""
+    topic = "beside"
+    try:
+        bootstrap, config = cluster.bootstrap, {"min.insync.replicas": "2"}
+        await trio.to_thread.run_sync(create_topic, bootstrap, topic, 3, 3, config)
+        load = Load(bootstrap, topic, 1000, 128 * 1024, "all", 0.3, BESIDE_S)
+        done = await ended(load.command())
+        if done.returncode:
+            raise BenchFailed(f"the load failed: {done.stderr.decode()[-300:]}")
+    finally:
+        over.set()
 
 
 async def create(cluster: ProcessCluster, topic: str, partitions: int, replicas: int) -> None:
@@ -163,4 +197,6 @@ def _rows(plan: Plan, found: Sequence[Found]) -> list[Row]:
         row(f"{what}: until all brokers name all leaders", "s", "whole_s"),
         row(f"{what}: CPU of brokers and ZooKeeper", "s", "cpu_s"),
         row(f"controller and leaders killed, {plan.failover} partitions", "s", "failover_s"),
+        row(f"{znodes.AT_ONCE} setData of one client at once, median", "ms", "burst_ms"),
+        row("setData beside a full load of Produce, p99", "ms", "beside_ms"),
     ]

@@ -242,7 +242,7 @@ class Bench:
 async def writing(side: Side, plan: Plan, home: Path | None) -> AsyncIterator[Bench]:
     settings = Settings(
         side.folder,
-        zookeeper="java",
+        zookeeper=side.zookeeper,
         brokers=plan.brokers,
         program=side.program,
         security=plan.security,

@@ -51,7 +51,7 @@ async def run(plan: Plan, sides: Sequence[Side], progress: Progress) -> list[Row
     for side in sides:
         settings = Settings(
             side.folder,
-            zookeeper="java",
+            zookeeper=side.zookeeper,
             brokers=3,
             program=side.program,
             properties={

@@ -30,6 +30,7 @@ class Side:
     folder: Path
     properties: Mapping[str, str] = field(default_factory=dict)
     """Of its brokers, beside those of a row."""
+    zookeeper: str = "java"
     ready_s: list[float] = field(default_factory=list)
     memory_mib: list[float] = field(default_factory=list)
     mb_per_s: dict[tuple[str, int], list[float]] = field(default_factory=dict)
@@ -55,7 +56,7 @@ class Side:
         folder = self.folder / f"run-{self._runs}"
         settings = Settings(
             folder,
-            zookeeper="java",
+            zookeeper=self.zookeeper,
             brokers=brokers,
             profile="kafka",
             program=self.program,

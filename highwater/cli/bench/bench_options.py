@@ -41,8 +41,9 @@ dir_option = click.option(
 )
 _against_option = click.option(
     "--against",
-    type=click.Choice(["apache"]),
-    help="Measure this in turn; `apache` is fetched by Maven the first time.",
+    type=click.Choice(["apache", "zookeeper"]),
+    help="Measure this in turn.  `apache` is fetched by Maven the first time; `zookeeper` is"
+    " Highwater on ZooKeeper's own server, and Highwater itself then has the embedded one.",
 )
 
 
@@ -76,7 +77,10 @@ def compare(
     from highwater.cluster.processes.programs import Highwater
 
     with working(folder) as work:
-        sides = [Side("Highwater", Highwater(), work / "ours")]
+        own = "embedded" if against == "zookeeper" else "java"
+        sides = [Side("Highwater", Highwater(), work / "ours", zookeeper=own)]
+        if against == "zookeeper":
+            sides.append(Side("on ZooKeeper's own server", Highwater(), work / "theirs"))
         if against == "apache":
             sides.append(Side(f"Apache Kafka {apache.VERSION}", apache.program(), work / "theirs"))
         rows = trio.run(run, plan, sides, say)
