@@ -8,12 +8,16 @@ from __future__ import annotations
 import gc
 import os
 import sys
+from collections.abc import Generator
+from typing import Any
 
 import pytest
 import trio
 from trio._core._run import GLOBAL_RUN_CONTEXT
 
+from highwater.child_processes import StartError
 from highwater.cluster.port_shares import SETTING, share_of_ports
+from highwater.verdict.by_spark import spark_submit
 
 if worker := os.environ.get("PYTEST_XDIST_WORKER"):
     os.environ[SETTING] = share_of_ports(
@@ -25,6 +29,24 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """No worker is left alone with a long file at the end (with --no-loadscope-reorder)."""
     slow = {item.path for item in items if item.get_closest_marker("slow")}
     items.sort(key=lambda item: item.path not in slow)
+
+
+def _without_java() -> Generator[None, Any, Any]:
+    """A test that needs Java, where there is none, is skipped; in CI it fails."""
+    try:
+        return (yield)
+    except (StartError, spark_submit.SparkMissing) as error:
+        if not os.environ.get("CI") and ("no Java found" in str(error) or "no java" in str(error)):
+            pytest.skip(str(error))
+        raise
+
+
+pytest_runtest_call = pytest.hookimpl(wrapper=True, specname="pytest_runtest_call")(_without_java)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup() -> Generator[None, Any, Any]:
+    return (yield from _without_java())
 
 
 @pytest.hookimpl(tryfirst=True)
