@@ -16,29 +16,23 @@ import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import psutil
 import trio
 
-from highwater.bench import znodes
+from highwater.bench import znode_writes
 from highwater.bench.figures.rows import Row
 from highwater.bench.figures.sides import BenchFailed, Progress, Side
 from highwater.bench.load import Load
 from highwater.bench.loads.bench_topics import create_topic
 from highwater.bench.loads.load_process import ended
-from highwater.cluster.ask import ask, metadata
+from highwater.bench.loads.many_partitions import create, until_led
+from highwater.cluster.ask import metadata
 from highwater.cluster.interface import broker
-from highwater.cluster.leader_moves import controller_address
 from highwater.cluster.processes.process_cluster import ProcessCluster, process_cluster
 from highwater.cluster.processes.process_settings import Settings
-from highwater.kafka.errors import ErrorCode
-from highwater.kafka.wire import messages
 
-WAIT_S = 240
 BESIDE_S = 6.0
-LOOK_EVERY_S = 0.1
-_CREATE_TOPICS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,12 +99,12 @@ async def _one(plan: Plan, cluster: ProcessCluster, found: Found) -> None:
     found.failover_s.append(time.monotonic() - began)
     await cluster.start(broker(controller))
     connect = cluster.zookeeper_connect
-    bursts = await trio.to_thread.run_sync(znodes.burst_ms, connect)
+    bursts = await trio.to_thread.run_sync(znode_writes.burst_ms, connect)
     found.burst_ms.append(statistics.median(bursts))
     over = threading.Event()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(_load, cluster, over)
-        waits = await trio.to_thread.run_sync(znodes.single_ms, connect, over.is_set)
+        waits = await trio.to_thread.run_sync(znode_writes.single_ms, connect, over.is_set)
     found.beside_ms.append(statistics.quantiles(waits, n=100)[-1])
 
 
@@ -126,56 +120,6 @@ async def _load(cluster: ProcessCluster, over: threading.Event) -> None:
             raise BenchFailed(f"the load failed: {done.stderr.decode()[-300:]}")
     finally:
         over.set()
-
-
-async def create(cluster: ProcessCluster, topic: str, partitions: int, replicas: int) -> None:
-    topic_class = messages.CreateTopicsRequest.CreatableTopic
-    request = messages.CreateTopicsRequest(
-        topics=[
-            topic_class(
-                name=topic,
-                num_partitions=partitions,
-                replication_factor=replicas,
-                assignments=[],
-                configs=[],
-            )
-        ],
-        timeout_ms=WAIT_S * 1000,
-        validate_only=False,
-    )
-    answer = await ask(await controller_address(cluster), request, _CREATE_TOPICS, WAIT_S)
-    code = ErrorCode(answer.topics[0].error_code)
-    if code is not ErrorCode.NONE:
-        raise BenchFailed(f"{partitions} partitions could not be created: {code.name}")
-
-
-async def until_led(cluster: ProcessCluster, partitions: int, live: set[int]) -> None:
-    """Waits until every live broker names a live leader for so many partitions."""
-    waiting = sorted(live)
-    seen = 0
-    with trio.move_on_after(WAIT_S):
-        while waiting:
-            seen = _led(await _metadata(cluster, waiting[0]), live)
-            if seen >= partitions:
-                waiting.pop(0)
-            else:
-                await trio.sleep(LOOK_EVERY_S)
-        return
-    number = waiting[0]
-    raise BenchFailed(f"broker-{number} names leaders of {seen} partitions, not {partitions}")
-
-
-async def _metadata(cluster: ProcessCluster, number: int) -> Any:
-    try:
-        return await metadata(cluster.address(number), None, timeout_s=10)
-    except OSError:
-        return None
-
-
-def _led(answer: Any, live: set[int]) -> int:
-    if answer is None:
-        return 0
-    return sum(p.leader_id in live for t in answer.topics for p in t.partitions)
 
 
 def _cpu_s(cluster: ProcessCluster) -> float:
@@ -197,6 +141,6 @@ def _rows(plan: Plan, found: Sequence[Found]) -> list[Row]:
         row(f"{what}: until all brokers name all leaders", "s", "whole_s"),
         row(f"{what}: CPU of brokers and ZooKeeper", "s", "cpu_s"),
         row(f"controller and leaders killed, {plan.failover} partitions", "s", "failover_s"),
-        row(f"{znodes.AT_ONCE} setData of one client at once, median", "ms", "burst_ms"),
+        row(f"{znode_writes.AT_ONCE} setData of one client at once, median", "ms", "burst_ms"),
         row("setData beside a full load of Produce, p99", "ms", "beside_ms"),
     ]

@@ -12,7 +12,7 @@ from subprocess import DEVNULL
 
 import trio
 
-from highwater.bench import compaction, control, failover
+from highwater.bench import compaction, failover
 from highwater.bench.everything.measures import Samples
 from highwater.bench.everything.rate_rows import java, output
 from highwater.bench.everything.turns import Turns, broker_pids
@@ -24,6 +24,7 @@ from highwater.bench.load import Load
 from highwater.bench.loads import reads as reading
 from highwater.bench.loads.bench_topics import create_topic
 from highwater.bench.loads.keyed import Keyed
+from highwater.bench.loads.many_partitions import create, until_led
 from highwater.cluster.ask import metadata
 from highwater.cluster.interface import broker
 from highwater.cluster.ports import free_ports
@@ -133,8 +134,8 @@ async def _zookeepers_own(folder: Path) -> float:
 
 async def _created(cluster: ProcessCluster, topic: str, partitions: int, in_all: int) -> float:
     began = time.monotonic()
-    await control.create(cluster, topic, partitions, 3)
-    await control.until_led(cluster, in_all, set(cluster.brokers))
+    await create(cluster, topic, partitions, 3)
+    await until_led(cluster, in_all, set(cluster.brokers))
     return time.monotonic() - began
 
 

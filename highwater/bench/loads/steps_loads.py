@@ -12,9 +12,9 @@ from struct import Struct
 
 import trio
 
-from highwater.bench.control import create, until_led
 from highwater.bench.figures.sides import BenchFailed
 from highwater.bench.loads.keyed import Keyed, send
+from highwater.bench.loads.many_partitions import create, until_led
 from highwater.bench.loads.many_producers import Pressure
 from highwater.bench.loads.pipeline_load import create_topic, delete_topic, end_offset, pressing
 from highwater.cluster.ask import ask, metadata
