@@ -241,6 +241,10 @@ class AgentProcess:
     def running(self) -> bool:
         return self._process.poll() is None
 
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
     def close(self) -> None:
         """Ends the cluster and the agent."""
         _end(self._process)

@@ -21,6 +21,7 @@ from highwater.cli.bench.bench_options import (
     working,
     write_json,
 )
+from highwater.cli.bench.bench_starts import starts
 from highwater.cli.bench.bench_steps import steps
 from highwater.cli.sim import SeedRange
 
@@ -214,5 +215,5 @@ def sim(seeds: range, rounds: int, seconds: float, json_file: Path | None) -> No
     show_rows(rows, "-", json_file)
 
 
-for command in (everything, failover, fetch_wait, control, steps, cpu, flat):
+for command in (everything, failover, fetch_wait, control, starts, steps, cpu, flat):
     bench.add_command(command)
