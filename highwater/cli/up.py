@@ -257,6 +257,9 @@ def _mended(folder: Path) -> bool:
 
 
 def _up_here(wish: Wish) -> None:
+    from highwater.kafka.wire.codecs_only import load_codecs_only
+
+    load_codecs_only()
     import trio
 
     from highwater.agent.agent_settings import AgentSettings

@@ -63,7 +63,7 @@ def _class(api_key: int, suffix: str) -> Any:
             module = import_module("highwater.kafka.wire.token_messages")
         found = getattr(module, entry[0] + suffix, None)
         if found is not None:
-            return found
+            return found.real() if isinstance(found, messages.Late) else found
     raise UnknownApi(f"no codec for {api_name(api_key)}{suffix}")
 
 
