@@ -23,6 +23,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "down": ("highwater.cli.up:down", "Stop the cluster that `up` started."),
     "status": ("highwater.cli.status:status", "Show the running cluster."),
     "topic": ("highwater.cli.topic:topic", "Create topics; write and read their records."),
+    "zookeeper": ("highwater.cli.zookeeper_data:zookeeper", "A cluster's ZooKeeper data."),
     "fault": ("highwater.cli.fault:fault", "Break the running cluster, and mend it."),
     "demo": ("highwater.cli.chaos:demo", "The whole story in two minutes: run, break, verify."),
     "chaos": ("highwater.cli.chaos:chaos", "Run a workload, inject faults, give a verdict."),

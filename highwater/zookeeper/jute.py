@@ -104,6 +104,21 @@ class Reader:
     def int64(self) -> int:
         return self._number(_LONG)
 
+    def peek_int32(self) -> int:
+        found = self._number(_INT)
+        self._at -= _INT.size
+        return found
+
+    def struct(self, form: Struct) -> tuple[int, ...]:
+        """Several numbers."""
+        if form.size > self.left:
+            raise BadFrame("it ends within a number")
+        self._at += form.size
+        return form.unpack_from(self._frame, self._at - form.size)
+
+    def skip(self, size: int) -> None:
+        self._at += size
+
     def flag(self) -> bool:
         return bool(self._number(_BOOL))
 
@@ -124,16 +139,17 @@ class Reader:
             raise BadFrame("a string that is not UTF-8") from None
 
     def texts(self) -> list[str]:
-        return [self.text() for _ in range(self._count())]
+        return [self.text() for _ in range(self.count())]
 
     def acl(self) -> list[Acl]:
         found = []
-        for _ in range(self._count()):
+        for _ in range(self.count()):
             perms = self.int32()
             found.append(Acl(perms, self.text(), self.text()))
         return found
 
-    def _count(self) -> int:
+    def count(self) -> int:
+        """Of a vector."""
         count = self._number(_INT)
         if count > self.left // 4:
             raise BadFrame(f"a vector of {count} records, where {self.left} bytes are left")

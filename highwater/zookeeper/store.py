@@ -41,6 +41,14 @@ class Store:
         self._pending: list[bytes] = []
         self._child = 0
 
+    @classmethod
+    def begin_with(cls, folder: Path, zk: Ensemble) -> None:
+        """What comes from elsewhere, as data that a start goes on with."""
+        store = cls(folder)
+        store._begin(zk.zxid + 1)
+        store._write_snapshot(zk)
+        store.close()
+
     # --- a start
 
     def load(self) -> Ensemble:

@@ -1,8 +1,8 @@
 """Which ZooKeeper a cluster of processes has: Highwater's own, Java's, or one that runs elsewhere.
 
-A folder remembers its choice in `zookeeper/which`, because its brokers' data belong to that
-ZooKeeper's: beside them another one would begin empty.  Folders without that file are known by the
-form of ZooKeeper's data in them.
+A folder goes on with the ZooKeeper that it had, because its brokers' data belong to that one's:
+beside them another one would begin empty.  It is known by the form of the data that it has left,
+or, where it left none here, by the file `zookeeper/which`.
 """
 
 from __future__ import annotations
@@ -73,9 +73,10 @@ def remember(folder: Path, choice: str) -> None:
 
 
 def _had(folder: Path) -> str:
-    which = folder / _WHICH
-    if which.exists():
-        return which.read_text().strip()
+    """By its data, which `highwater zookeeper import` may have made another's; else as it says."""
     if (folder / "data" / "version-2").exists():
         return JAVA
-    return EMBEDDED if any((folder / "data").glob("log.*")) else ""
+    if any((folder / "data").glob("log.*")):
+        return EMBEDDED
+    which = folder / _WHICH
+    return which.read_text().strip() if which.exists() else ""

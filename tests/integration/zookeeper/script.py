@@ -130,7 +130,7 @@ class Run:
 
     def __init__(self, address: tuple[str, int]) -> None:
         self._address = address
-        self._sessions = [self._opened() for _ in range(SESSIONS)]
+        self.sessions = [self._opened() for _ in range(SESSIONS)]
 
     def _opened(self) -> Raw:
         raw = Raw(self._address)
@@ -138,7 +138,7 @@ class Run:
         return raw
 
     def take(self, step: Step) -> tuple[Any, list[list[tuple[int, str]]]]:
-        raw = self._sessions[step.session]
+        raw = self.sessions[step.session]
         answer: Any = None
         match step.does:
             case "ask":
@@ -149,14 +149,14 @@ class Run:
             case "close":
                 answer = raw.ask(Type.CLOSE)
                 raw.drop()
-                self._sessions[step.session] = self._opened()
+                self.sessions[step.session] = self._opened()
             case "reconnect":
                 raw.drop()
                 answer = raw.connect(), raw.negotiated
             case "login":
                 body = jute.number(0) + jute.text("digest") + jute.buffer(b"alice:secret")
                 answer = raw.ask(Type.AUTH, body, jute.AUTH_XID)
-        told = [self._notified(one) for one in self._sessions]
+        told = [self._notified(one) for one in self.sessions]
         # Java's ephemerals go in the order of a hash table
         return answer, [sorted(one) for one in told] if step.does == "close" else told
 
@@ -169,8 +169,8 @@ class Run:
 
     def set_watches(self, session: int, paths: list[str], seen: int) -> Any:
         body = struct.pack(">q", seen) + jute.texts(paths) * 3
-        return self._sessions[session].ask(Type.SET_WATCHES, body, jute.SET_WATCHES_XID)
+        return self.sessions[session].ask(Type.SET_WATCHES, body, jute.SET_WATCHES_XID)
 
     def end(self) -> None:
-        for raw in self._sessions:
+        for raw in self.sessions:
             raw.drop()
