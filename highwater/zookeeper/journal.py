@@ -3,15 +3,19 @@
 Theory of operation.  Each change is written as it was carried out: a sequential name is spelt out,
 `auth` stands for nobody any more, and of a refused one there is the zxid alone.  So replaying
 needs neither rights nor chance, and gives the very same tree, Stats included.  A record is its
-size, the CRC-32C of its payload, and the payload; the first one that is cut short or does not match
-ends the log, as a crash leaves it.
+size, the CRC-32C of its payload, and the payload.
+
+The first record that is cut short or does not match ends the log.  It may be what a crash has left
+half written, or damage in the midst of what was acknowledged: `torn` tells one from the other, and
+the zxids, of which none is left out, whether a record or a whole log is missing.
 
 A snapshot is such records, too: each session and each znode, parents first, and its last zxid at
-the end.  One without that end is none.
+the end, with how many there are.  One without that end is none.
 """
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Iterator, Sequence
 from typing import Final
@@ -39,8 +43,11 @@ _CHANGE = struct.Struct(">iqqq")
 """Kind, zxid, time in ms, session."""
 _NODE = struct.Struct(">qqqqqqiii")
 _ALL: Final = [Id("super", "")]
-OPEN_SESSION, END_SESSION, NODE, END, REFUSED = -100, -101, -102, -103, -104
+OPEN_SESSION, END_SESSION, NODE, END, REFUSED, GOES_ON = -100, -101, -102, -103, -104, -105
 """Kinds beside those of changes."""
+_OF_A_LOG: Final = (Type.MULTI, OPEN_SESSION, END_SESSION, REFUSED, GOES_ON)
+_BEGINNINGS: Final = [kind.to_bytes(4, signed=True) for kind in _OF_A_LOG]
+_ANY_BEGINNING: Final = re.compile(b"|".join(map(re.escape, _BEGINNINGS)))
 LARGEST: Final = 64 << 20
 """A record beyond this is none: a multi of requests of the largest size has never been that."""
 
@@ -64,6 +71,40 @@ def records(data: bytes) -> Iterator[tuple[int, bytes]]:
         yield at, payload
 
 
+def torn(data: bytes, at: int, next_zxid: int) -> bool:
+    """Whether what comes after the last whole record is what a crash leaves: nothing but zeros,
+    which a file that has grown holds before its data, or the beginning of one more record."""
+    rest = data[at:]
+    if not rest.strip(b"\0"):
+        return True
+    size, crc = _HEAD.unpack(rest[: _HEAD.size].ljust(_HEAD.size, b"\0"))
+    if not 0 <= size <= LARGEST:
+        return False
+    if len(rest) < _HEAD.size:
+        return True
+    payload = rest[_HEAD.size :]
+    if size <= len(payload) or crc32c(payload) == crc:
+        return False  # all of it is there, and is not what was written
+    if not any(payload[:4] == kind[: len(payload)] for kind in _BEGINNINGS):
+        return False
+    if len(payload) < _CHANGE.size:
+        return True
+    _, zxid, _, _ = _CHANGE.unpack_from(payload)
+    return 0 < zxid <= next_zxid and not _has_record(payload)
+
+
+def _has_record(data: bytes) -> bool:
+    """Whether a whole one is anywhere within: the length before it is wrong, and not its end."""
+    for found in _ANY_BEGINNING.finditer(data):
+        start = found.start()
+        if start >= _HEAD.size:
+            size, crc = _HEAD.unpack_from(data, start - _HEAD.size)
+            end = start + size
+            if _CHANGE.size <= size and end <= len(data) and crc32c(data[start:end]) == crc:
+                return True
+    return False
+
+
 # --- the log
 
 
@@ -79,6 +120,17 @@ def session_ended(zk: Ensemble, id_: int, ms: int) -> bytes:
 def refused(zk: Ensemble) -> bytes:
     """A change that was not made has a zxid that its client has seen: no later one may have it."""
     return sealed(_CHANGE.pack(REFUSED, zk.zxid, 0, 0))
+
+
+def goes_on(zxid: int) -> bytes:
+    """The last record of a log: the next one begins with this zxid."""
+    return sealed(_CHANGE.pack(GOES_ON, zxid, 0, 0))
+
+
+def next_log(payload: bytes) -> int:
+    """What `goes_on` tells; 0 of another record."""
+    kind, zxid, _, _ = _CHANGE.unpack_from(payload)
+    return zxid if kind == GOES_ON else 0
 
 
 def changed(
@@ -118,9 +170,10 @@ def replay(zk: Ensemble, payload: bytes) -> None:
     is whole and makes no sense."""
     reader = Reader(payload)
     kind, zxid, ms, session_id = reader.int32(), reader.int64(), reader.int64(), reader.int64()
-    if zxid <= zk.zxid:
+    if kind == GOES_ON or zxid <= zk.zxid:
         return
-    zk.zxid = zxid - 1
+    if zxid != zk.zxid + 1:
+        raise BadFrame(f"the change {zxid:#x} comes after {zk.zxid:#x}, and others are missing")
     if kind == OPEN_SESSION:
         zk.open_session(session_id, reader.int32(), reader.buffer())
     elif kind == END_SESSION:
@@ -149,8 +202,9 @@ def snapshot(zk: Ensemble) -> Iterator[bytes]:
     """Record by record, of the ensemble as it stays meanwhile."""
     for session in zk.sessions.values():
         yield session_opened(zk, session, 0)
-    waiting = ["/"]
+    waiting, count = ["/"], len(zk.sessions)
     while waiting:
+        count += 1
         path = waiting.pop()
         node = zk.tree.nodes[path]
         below = "" if path == "/" else path
@@ -163,14 +217,14 @@ def snapshot(zk: Ensemble) -> Iterator[bytes]:
                 node.version, node.aversion, node.created,
             )
         )  # fmt: skip
-    yield sealed(struct.pack(">iq", END, zk.zxid))
+    yield sealed(struct.pack(">iqi", END, zk.zxid, count))
 
 
 def restored(data: bytes) -> Ensemble | None:
     """The ensemble of a snapshot; None where it is not whole."""
     zk = Ensemble()
     zk.tree.nodes.clear()
-    for at, payload in records(data):
+    for count, (at, payload) in enumerate(records(data)):
         reader = Reader(payload)
         try:
             kind = reader.int32()
@@ -182,7 +236,7 @@ def restored(data: bytes) -> Ensemble | None:
                 _read_node(zk, reader)
             elif kind == END and at == len(data):
                 zk.zxid = reader.int64()
-                return zk
+                return zk if reader.int32() == count else None
             else:
                 return None
         except BadFrame:

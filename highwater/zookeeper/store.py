@@ -2,8 +2,9 @@
 
 Theory of operation.  `log.Z` holds the changes from zxid Z on, `snapshot.Z` all up to Z.  A start
 takes the latest snapshot that is whole, and then the logs; what a crash has left half written at
-the end of the last one is cut off.  A write that has returned survives the process (the kernel has
-it), and not a power loss.
+the end of the last one is cut off.  Anything else that is damaged or missing is named, and nothing
+is begun: a log tells at its end which one follows, and a snapshot is never without its log.  A
+write that has returned survives the process (the kernel has it), and not a power loss.
 
 A snapshot is made by a child: it sees the memory as it was at the fork, and the loop goes on.  The
 log is begun anew at that moment.  Three snapshots are kept, and the logs since the oldest of them.
@@ -13,6 +14,7 @@ Only the owner may read any of this.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -25,6 +27,7 @@ from highwater.zookeeper.ensemble import Ensemble
 SNAPSHOT_AFTER: Final = 16 << 20
 """Bytes of the log."""
 KEPT: Final = 3
+_NAME = re.compile(r"(snapshot|log)\.([0-9a-f]{1,16})")
 
 
 class Unreadable(Exception):
@@ -45,29 +48,41 @@ class Store:
     def begin_with(cls, folder: Path, zk: Ensemble) -> None:
         """What comes from elsewhere, as data that a start goes on with."""
         store = cls(folder)
-        store._begin(zk.zxid + 1)
-        store._write_snapshot(zk)
+        store.snapshot_here(zk)
         store.close()
 
     # --- a start
 
     def load(self) -> Ensemble:
         """What is there, or an empty ensemble; raises Unreadable."""
+        try:
+            return self._load()
+        except OSError as error:
+            raise Unreadable(f"{error.filename or self._folder}: {error.strerror}") from None
+
+    def _load(self) -> Ensemble:
         zk = self._latest()
-        logs = self._numbered("log")
-        for number, (_, path) in enumerate(logs, 1):
+        logs, follows, end = self._numbered("log"), 0, 0
+        for number, path in logs:
+            if number > zk.zxid + 1:
+                raise self._unreadable(path, f"the changes after {zk.zxid:#x} are missing")
             data, end = path.read_bytes(), 0
             try:
                 for at, payload in journal.records(data):
                     journal.replay(zk, payload)
-                    end = at
+                    end, follows = at, journal.next_log(payload)
             except (ValueError, KeeperError) as error:
                 raise self._unreadable(path, str(error)) from None
-            if end < len(data) and number < len(logs):
+            if end < len(data) and not journal.torn(data, end, zk.zxid + 1):
                 raise self._unreadable(path, f"it is damaged after {end} bytes")
-            os.truncate(path, end)
+        if follows > (logs[-1][0] if logs else 0):
+            missing = self._folder / f"log.{follows:x}"
+            raise self._unreadable(missing, "it is missing")
         for path in self._folder.glob("*.new"):
             path.unlink()
+        if logs:
+            self._log = os.open(logs[-1][1], os.O_WRONLY | os.O_APPEND)
+            os.ftruncate(self._log, end)
         self._begin(zk.zxid + 1)
         return zk
 
@@ -76,6 +91,10 @@ class Store:
 
     def _latest(self) -> Ensemble:
         snapshots = self._numbered("snapshot")
+        if snapshots:
+            log = self._folder / f"log.{snapshots[-1][0] + 1:x}"
+            if not log.exists():
+                raise self._unreadable(log, f"it is missing, and follows {snapshots[-1][1].name}")
         for _, path in reversed(snapshots):
             found = journal.restored(path.read_bytes())
             if found is not None:
@@ -86,19 +105,21 @@ class Store:
 
     def _numbered(self, kind: str) -> list[tuple[int, Path]]:
         found = []
-        for path in self._folder.glob(f"{kind}.*"):
-            try:
-                found.append((int(path.suffix[1:], 16), path))
-            except ValueError:
-                continue
+        for path in self._folder.iterdir():
+            match = _NAME.fullmatch(path.name)
+            if match is not None and match[1] == kind:
+                found.append((int(match[2], 16), path))
         return sorted(found)
 
     def _begin(self, zxid: int) -> None:
-        if self._log >= 0:
-            os.close(self._log)
+        """A new log, and the word of it in the one before."""
         path = self._folder / f"log.{zxid:x}"
-        self._log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-        self._size = os.fstat(self._log).st_size
+        log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        if self._log >= 0:
+            if not os.path.sameopenfile(self._log, log):
+                os.write(self._log, journal.goes_on(zxid))
+            os.close(self._log)
+        self._log, self._size = log, os.fstat(log).st_size
 
     # --- changes
 
@@ -133,6 +154,11 @@ class Store:
             code = 0
         finally:
             os._exit(code)
+
+    def snapshot_here(self, zk: Ensemble) -> None:
+        """Without a child: the loop would wait for it."""
+        self._begin(zk.zxid + 1)
+        self._write_snapshot(zk)
 
     def _write_snapshot(self, zk: Ensemble) -> None:
         path = self._folder / f"snapshot.{zk.zxid:x}"

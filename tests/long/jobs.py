@@ -231,6 +231,20 @@ def fuzz_surfaces(folder: Path, a_slice: bool) -> Iterator[Step]:
     yield Step("told", (*module, "told", str(folder)), sums=True)
 
 
+def zookeeper(*runs: tuple[str, int, int, int]) -> Steps:
+    """Of each what, how many, in how many parts, and how many in a slice."""
+
+    def steps(folder: Path, a_slice: bool) -> Iterator[Step]:
+        module = (sys.executable, "-m", "tests.long.zookeeper_runs")
+        for what, count, parts, few in runs:
+            size = few if a_slice else count // parts
+            for first in range(0, size if a_slice else count, size):
+                yield Step(f"{what}-{first}", (*module, what, str(size), str(first)))
+        yield Step("told", (*module, "told", str(folder)), sums=True)
+
+    return steps
+
+
 def soak(folder: Path, a_slice: bool) -> Iterator[Step]:
     """Half an hour; of a slice, a minute and a half."""
     words = ("-m", "tests.long.soak", str(folder), "90" if a_slice else "1800")
@@ -345,6 +359,16 @@ JOBS: Mapping[str, Job] = {
         "30,000 damages to znodes of clusters under load, 500,000 logins, 500,000 calls of the "
         "control API, and 50,000 connections each to the metrics, control and TLS ports",
         fuzz_surfaces,
+    ),
+    "zookeeper-damage": Job(
+        "100,000 starts of the embedded ZooKeeper on damaged logs and snapshots: the last state, "
+        "an earlier one where the logs end earlier, or a line that says what is damaged",
+        zookeeper(("damage", 100_000, 5, 2_000)),
+    ),
+    "zookeeper-frames": Job(
+        "500,000 fuzzed frames to the embedded ZooKeeper, whose journal gives the same state "
+        "afterwards, and 5,000 connections with junk beside a client that is served",
+        zookeeper(("frames", 500_000, 5, 10_000), ("sockets", 5_000, 1, 200)),
     ),
     "rest": Job(
         "the tests that are marked `rare`",

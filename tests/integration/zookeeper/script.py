@@ -112,17 +112,20 @@ def _step(rng: random.Random) -> Step:
     session, chance = rng.randrange(SESSIONS), rng.random()
     if chance < 0.02:
         return Step(session, rng.choice(("close", "reconnect", "reconnect", "login")))
-    if chance < 0.45:
+    return Step(session, "ask", *request(rng))
+
+
+def request(rng: random.Random) -> tuple[int, bytes]:
+    """Its type and its body."""
+    chance = rng.random()
+    if chance < 0.44:
         kind, body = _change(rng)
         while kind == Type.CHECK:  # which is for multis alone
             kind, body = _change(rng)
-    elif chance < 0.6:
-        kind, body = Type.MULTI, multi([_change(rng) for _ in range(rng.randrange(1, 5))])
-    elif chance < 0.85:
-        kind, body = _read(rng)
-    else:
-        kind, body = _other(rng)
-    return Step(session, "ask", kind, body)
+        return kind, body
+    if chance < 0.6:
+        return Type.MULTI, multi([_change(rng) for _ in range(rng.randrange(1, 5))])
+    return _read(rng) if chance < 0.85 else _other(rng)
 
 
 class Run:
