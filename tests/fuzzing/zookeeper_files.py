@@ -70,7 +70,7 @@ def template(chance: Random, folder: Path) -> Template:
             store.note(record)
             store.write(zk)
             made.states[zk.zxid] = told(zk)
-            if chance.random() < 0.04:
+            if chance.random() < 0.1:
                 store.snapshot_here(zk)
         store.close()
         made.last = zk.zxid
@@ -189,13 +189,14 @@ def _ends_earlier(made: Template, files: dict[str, bytes]) -> bool:
 
 
 def _tells_no_more(data: bytes, whole: bytes) -> bool:
-    """Whether damage of the last record, or a few bytes after others, looks as what a crash leaves
-    of a record: it has said how long it is, and of what kind."""
+    """Whether it looks as what a crash leaves of a record: it has said how long it is, and ends
+    before that.  What it says of its data nobody can know, and of the last record nothing else."""
     pairs = enumerate(zip(data, whole, strict=False))
     same = next((at for at, (one, other) in pairs if one != other), min(len(data), len(whole)))
     ends = [0, *(at for at, _ in journal.records(whole))]
     kept = max(at for at in ends if at <= same)
-    return len(data) - kept < LEAST or kept == ends[-2]
+    after = next((at for at in ends if at > same), len(whole))
+    return len(data) - kept < LEAST or len(data) < after or kept == ends[-2]
 
 
 def _goes_on(store: Store, zk: Ensemble, folder: Path) -> None:

@@ -360,6 +360,16 @@ JOBS: Mapping[str, Job] = {
         "control API, and 50,000 connections each to the metrics, control and TLS ports",
         fuzz_surfaces,
     ),
+    "zookeeper-answers": Job(
+        "100,000 requests to the embedded ZooKeeper and to Java's, by sessions that are closed, "
+        "leave, come back and expire: answers, Stats, zxids and watches",
+        zookeeper(("answers", 100_000, 10, 2_000)),
+    ),
+    "zookeeper-kills": Job(
+        "1,000 kills -9 of the embedded ZooKeeper under load, at moments of chance: what was "
+        "answered is there, and so are the sessions",
+        zookeeper(("kills", 1_000, 5, 20)),
+    ),
     "zookeeper-damage": Job(
         "100,000 starts of the embedded ZooKeeper on damaged logs and snapshots: the last state, "
         "an earlier one where the logs end earlier, or a line that says what is damaged",

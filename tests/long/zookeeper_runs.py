@@ -1,6 +1,6 @@
 """The embedded ZooKeeper: damaged files, fuzzed frames, kills, and answers compared with Java's.
 
-usage: python -m tests.long.zookeeper_runs damage|frames|sockets COUNT [FIRST]
+usage: python -m tests.long.zookeeper_runs damage|frames|sockets|kills|answers COUNT [FIRST]
        python -m tests.long.zookeeper_runs told FOLDER
 
 `told` adds up the sentences that are the last lines of the text files in FOLDER.
@@ -22,12 +22,16 @@ import trio
 
 from tests.fuzzing.zookeeper_files import check_damaged, template
 from tests.fuzzing.zookeeper_frames import FRAMES, attack, check_frames
+from tests.integration.zookeeper.test_killed import killed
+from tests.integration.zookeeper.test_same_answers import compared
 from tests.long.fuzz_surfaces import added_up
 
 PER_TEMPLATE = 50
 LONGEST_S = 20.0
 """Of one start; it takes a millisecond or two."""
 MOST_MIB = 400
+LONGEST_LIFE_S = 0.1
+REQUESTS_AN_EXPIRY = 1000
 
 
 def damage(count: int, first: int = 0) -> Counter[str]:
@@ -35,10 +39,10 @@ def damage(count: int, first: int = 0) -> Counter[str]:
     found: Counter[str] = Counter()
     memory = "/dev/shm" if Path("/dev/shm").is_dir() else None  # it is not the disk that is tried
     with tempfile.TemporaryDirectory(dir=memory) as place:
-        made = template(Random(f"files {first}"), Path(place) / "whole")
         for number in range(first, first + count):
-            if number % PER_TEMPLATE == 0:
-                made = template(Random(f"files {number}"), Path(place) / "whole")
+            if number % PER_TEMPLATE == 0 or number == first:
+                group = number // PER_TEMPLATE
+                made = template(Random(f"files {group}"), Path(place) / "whole")
             begun = time.monotonic()
             with _named("damage", number):
                 found[check_damaged(Random(number), made, Path(place) / "damaged")] += 1
@@ -61,6 +65,22 @@ def sockets(count: int, first: int = 0) -> Counter[str]:
     return Counter({"connections": count})
 
 
+def kills(count: int, first: int = 0) -> Counter[str]:
+    """So many lives of one server."""
+    with tempfile.TemporaryDirectory() as place:
+        changes = killed(Path(place), count, first, LONGEST_LIFE_S)
+    return Counter({"kills": count, "answered changes": changes})
+
+
+def answers(count: int, first: int = 0) -> Counter[str]:
+    """So many requests to both servers, some of whose sessions are lost, leave or expire."""
+    with tempfile.TemporaryDirectory() as place:
+        codes, told = compared(Path(place), first, count, count // REQUESTS_AN_EXPIRY)
+    found = Counter({"requests": count, "events": told, "of them done": codes[0]})
+    ways = ("close", "leave", "reconnect", "expire")
+    return found + Counter({f"times {way}": codes[way] for way in ways})
+
+
 @contextmanager
 def _named(what: str, number: int) -> Iterator[None]:
     """What fails says by which number it is made again."""
@@ -72,7 +92,7 @@ def _named(what: str, number: int) -> Iterator[None]:
 
 
 RUNS: dict[str, Callable[[int, int], Counter[str]]] = {
-    "damage": damage, "frames": frames, "sockets": sockets,
+    "damage": damage, "frames": frames, "sockets": sockets, "kills": kills, "answers": answers,
 }  # fmt: skip
 
 

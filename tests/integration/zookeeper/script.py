@@ -5,13 +5,14 @@ from __future__ import annotations
 import random
 import struct
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from highwater.zookeeper import jute
 from highwater.zookeeper.acl import ALL, READ, Acl, digest_of
 from highwater.zookeeper.jute import Type
 from highwater.zookeeper.tree import NULL
 from tests.integration.zookeeper.raw_client import Raw, create, multi, path_and
+from tests.waiting import eventually
 
 SESSIONS = 3
 PATHS = (
@@ -46,9 +47,13 @@ class Step:
         return f"{self.session} {self.does} {name} {self.body!r}"
 
 
-def script(seed: int, count: int) -> list[Step]:
+def script(seed: int, count: int, expiries: int = 0) -> list[Step]:
+    """`expiries` of the steps let a session expire, which takes a second."""
     rng = random.Random(seed)
-    return [_step(rng) for _ in range(count)]
+    steps = [_step(rng) for _ in range(count)]
+    for at in rng.sample(range(count), expiries):
+        steps[at] = Step(rng.randrange(SESSIONS), "expire")
+    return steps
 
 
 def _path(rng: random.Random) -> str:
@@ -110,8 +115,14 @@ def _other(rng: random.Random) -> tuple[int, bytes]:
 
 def _step(rng: random.Random) -> Step:
     session, chance = rng.randrange(SESSIONS), rng.random()
-    if chance < 0.02:
-        return Step(session, rng.choice(("close", "reconnect", "reconnect", "login")))
+    if chance < 0.01:
+        return Step(session, rng.choice(("close", "login")))
+    if chance < 0.025:
+        # it is away until its next step, or not at all; and may watch again what it watched
+        kind = rng.choice((0, Type.SET_WATCHES, Type.SET_WATCHES_2))
+        lists = 5 if kind == Type.SET_WATCHES_2 else 3
+        paths = [jute.texts(_path(rng) for _ in range(rng.randrange(4))) for _ in range(lists)]
+        return Step(session, rng.choice(("leave", "reconnect")), kind, b"".join(paths))
     return Step(session, "ask", *request(rng))
 
 
@@ -128,21 +139,34 @@ def request(rng: random.Random) -> tuple[int, bytes]:
     return _read(rng) if chance < 0.85 else _other(rng)
 
 
+class Taken(NamedTuple):
+    answer: Any
+    told: list[list[tuple[int, str]]]
+    """Of each session."""
+    back: Any
+    """What came of the session's return, where it was away."""
+
+
 class Run:
     """One server's side: each step gives its answer, and what each session was told by then."""
 
     def __init__(self, address: tuple[str, int]) -> None:
         self._address = address
         self.sessions = [self._opened() for _ in range(SESSIONS)]
+        self._away: dict[int, Step] = {}
+        """How each of these sessions left."""
 
     def _opened(self) -> Raw:
         raw = Raw(self._address)
         assert raw.connect()
         return raw
 
-    def take(self, step: Step) -> tuple[Any, list[list[tuple[int, str]]]]:
+    def take(self, step: Step) -> Taken:
         raw = self.sessions[step.session]
         answer: Any = None
+        back = None
+        if step.session in self._away:
+            back = self._back(raw, self._away.pop(step.session))
         match step.does:
             case "ask":
                 answer = raw.ask(step.kind, step.body)
@@ -153,15 +177,61 @@ class Run:
                 answer = raw.ask(Type.CLOSE)
                 raw.drop()
                 self.sessions[step.session] = self._opened()
+            case "leave":
+                raw.drop()
+                self._away[step.session] = step
             case "reconnect":
                 raw.drop()
-                answer = raw.connect(), raw.negotiated
+                answer = self._back(raw, step)
+            case "expire":
+                answer = self._expired(step.session)
             case "login":
                 body = jute.number(0) + jute.text("digest") + jute.buffer(b"alice:secret")
                 answer = raw.ask(Type.AUTH, body, jute.AUTH_XID)
-        told = [self._notified(one) for one in self.sessions]
-        # Java's ephemerals go in the order of a hash table
-        return answer, [sorted(one) for one in told] if step.does == "close" else told
+        told = [
+            [] if number in self._away else self._notified(one)
+            for number, one in enumerate(self.sessions)
+        ]
+        if step.does in ("close", "expire"):  # Java's ephemerals go in the order of a hash table
+            told = [sorted(one) for one in told]
+        return Taken(answer, told, back)
+
+    @staticmethod
+    def _back(raw: Raw, step: Step) -> Any:
+        """What it watches then is told of what it has missed since the last answer."""
+        lives = raw.connect(), raw.negotiated
+        if step.kind == 0:
+            return lives
+        body = struct.pack(">q", raw.seen) + step.body
+        return lives, raw.ask(step.kind, body, jute.SET_WATCHES_XID)
+
+    def _expired(self, session: int) -> Any:
+        """A session that is silent for its time-out, and cannot be had again; a new one for it.
+
+        Nothing else is asked meanwhile, so that the next zxid is that of its end.
+        """
+        raw = self.sessions[session]
+        raw.drop()
+        raw.timeout_ms = 1
+        lived = raw.connect(), raw.negotiated
+        raw.drop()
+        other = next(
+            one
+            for number, one in enumerate(self.sessions)
+            if number != session and number not in self._away
+        )
+        other.ask(Type.PING, b"", jute.PING_XID)
+        before = other.seen
+        eventually(lambda: self._seen(other) > before, "it expires", within_s=10)
+        lives = raw.connect()
+        raw.drop()
+        self.sessions[session] = self._opened()
+        return lived, lives
+
+    @staticmethod
+    def _seen(raw: Raw) -> int:
+        raw.ask(Type.PING, b"", jute.PING_XID)
+        return raw.seen
 
     @staticmethod
     def _notified(raw: Raw) -> list[tuple[int, str]]:
@@ -170,9 +240,11 @@ class Run:
         notified, raw.notified = raw.notified, []
         return notified
 
-    def set_watches(self, session: int, paths: list[str], seen: int) -> Any:
-        body = struct.pack(">q", seen) + jute.texts(paths) * 3
-        return self.sessions[session].ask(Type.SET_WATCHES, body, jute.SET_WATCHES_XID)
+    def come_back(self) -> None:
+        """Those that are away."""
+        for number, step in self._away.items():
+            self._back(self.sessions[number], step)
+        self._away.clear()
 
     def end(self) -> None:
         for raw in self.sessions:

@@ -86,6 +86,7 @@ def test_our_server_answers_as_javas_did(
         run = Run(("127.0.0.1", java.port))
         for step in script(len(snap_count) + how, 1500):
             run.take(step)
+        run.come_back()
         sessions = run.sessions
         ephemerals = [raw.ask(Type.GET_EPHEMERALS, path_and("/")) for raw in sessions]
         looks = Raw(("127.0.0.1", java.port))

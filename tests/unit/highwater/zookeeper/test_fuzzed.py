@@ -13,7 +13,7 @@ from tests.long.zookeeper_runs import damage, frames, sockets
 
 
 def test_damaged_files_are_read_rightly_or_refused() -> None:
-    found = damage(150)
+    found = damage(500)
     assert set(found) == {"refused", "whole", "it ends earlier"}
 
 
