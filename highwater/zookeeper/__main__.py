@@ -1,6 +1,8 @@
 """The server as a process.
 
 usage: python -m highwater.zookeeper --data FOLDER [--port 2181] [--host 127.0.0.1] [--tick 2000]
+                                     [--max-client-connections 0]
+                                     [--four-letter-words ruok,srvr]
 """
 
 from __future__ import annotations
@@ -14,7 +16,8 @@ from pathlib import Path
 
 import trio
 
-from highwater.zookeeper.sockets import DiskFails, Server
+from highwater.zookeeper import four_letter_words
+from highwater.zookeeper.sockets import DiskFails, Options, Server
 from highwater.zookeeper.store import SNAPSHOT_AFTER, Store, Unreadable
 
 
@@ -32,7 +35,22 @@ def _arguments(words: list[str]) -> argparse.Namespace:
         "--snapshot-after", type=int, default=SNAPSHOT_AFTER, metavar="BYTES",
         help="of the log [default: %(default)s]",
     )  # fmt: skip
+    parser.add_argument(
+        "--max-client-connections", type=int, default=0, metavar="COUNT",
+        help="of one address; 0: any number, as maxClientCnxns [default: %(default)s]",
+    )  # fmt: skip
+    parser.add_argument(
+        "--four-letter-words", type=_words, default="*", metavar="WORDS",
+        help="that are answered: * or names with commas, as 4lw.commands.whitelist [default: *]",
+    )  # fmt: skip
     return parser.parse_args(words)
+
+
+def _words(text: str) -> frozenset[str]:
+    try:
+        return four_letter_words.allowed(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 async def _run(server: Server, host: str, port: int) -> None:
@@ -50,9 +68,10 @@ def main(words: list[str]) -> int:
     if not _loopback(given.host):
         print(f"{given.host} is not this machine alone: who reaches it owns the cluster",
               file=sys.stderr, flush=True)  # fmt: skip
+    options = Options(given.four_letter_words, given.max_client_connections)
     store = Store(given.data, given.snapshot_after)
     try:
-        server = Server(given.tick, store)
+        server = Server(given.tick, store, options)
     except Unreadable as error:
         print(error, file=sys.stderr)
         return 1

@@ -1,95 +1,84 @@
-"""The server's shell: sockets, frames and the clock, on trio.
+"""The server's shell: connections, the clock and the disk, on trio.
 
 Each connection has a task that reads its requests and one that sends what `Service` has put out
-for it.  A client that does not read is closed once so much waits for it.
+for it, once the changes before it are written.
 """
 
 from __future__ import annotations
 
+import resource
 import secrets
-import struct
 import sys
 import time
+from collections import Counter
+from dataclasses import dataclass
 from typing import Final
 
 import trio
 
+from highwater.zookeeper import four_letter_words as words
 from highwater.zookeeper.ensemble import Ensemble
+from highwater.zookeeper.line import All, Line
 from highwater.zookeeper.service import Connection, Service
 from highwater.zookeeper.store import Store
 
-LARGEST: Final = 0xFFFFF
-"""jute.maxbuffer."""
-MOST_WAITING: Final = 16 << 20
-"""Bytes that wait for one client."""
 FIRST_S: Final = 10.0
 """The time that a client has for its first frame."""
-_SIZE = struct.Struct(">i")
-_WORDS: Final = (b"ruok", b"srvr")
+MOST_CONNECTIONS: Final = 10_000
+_SPARE_FILES: Final = 64
 
 
 class DiskFails(Exception):
     """A change could not be written: the server ends, and acknowledges nothing more."""
 
 
+@dataclass(frozen=True, slots=True)
+class Options:
+    words: frozenset[str] = words.allowed("*")
+    per_host: int = 0
+    """The most connections of one address; 0: any number, as maxClientCnxns."""
+    most: int = 0
+    """The most connections; 0: as many as files may be open, and at most MOST_CONNECTIONS."""
+
+    def most_connections(self) -> int:
+        files = resource.getrlimit(resource.RLIMIT_NOFILE)[0] - _SPARE_FILES
+        return self.most or max(1, min(MOST_CONNECTIONS, files))
+
+
 def _say(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
-class _Line:
-    """A connection's two ends: the machine's and the socket's."""
-
-    def __init__(self, stream: trio.SocketStream) -> None:
-        host = str(stream.socket.getpeername()[0])
-        self.stream = stream
-        self.connection = Connection(host)
-        self.ready = trio.Event()
-        self._got = bytearray()
-
-    async def frame(self) -> bytes | None:
-        """The next one; None at the end, and where it is too large or less than nothing."""
-        head = await self._take(_SIZE.size)
-        if head is None:
-            return None
-        (size,) = _SIZE.unpack(head)
-        return await self._take(size) if 0 <= size <= LARGEST else None
-
-    async def word(self) -> bytes:
-        """The first four bytes, which stay."""
-        await self._fill(_SIZE.size)
-        return bytes(self._got[: _SIZE.size])
-
-    async def _take(self, size: int) -> bytes | None:
-        if not await self._fill(size):
-            return None
-        found = bytes(self._got[:size])
-        del self._got[:size]
-        return found
-
-    async def _fill(self, size: int) -> bool:
-        while len(self._got) < size:
-            got = await self.stream.receive_some(65536)
-            if not got:
-                return False
-            self._got += got
-        return True
+def _wall_ms() -> int:
+    return time.time_ns() // 1_000_000
 
 
 class Server:
     """`tick_ms` bounds the time-outs of sessions to 2 to 20 of it; without a store it forgets."""
 
-    def __init__(self, tick_ms: int = 2000, store: Store | None = None) -> None:
+    def __init__(
+        self, tick_ms: int = 2000, store: Store | None = None, options: Options | None = None
+    ) -> None:
         self._store = store
+        self._options = options or Options()
         self.ensemble = Ensemble() if store is None else store.load()
         self._tick_ms = tick_ms
-        self._lines: dict[Connection, _Line] = {}
+        self._lines: dict[Connection, Line] = {}
+        self._hosts: Counter[str] = Counter()
+        self._most = self._options.most_connections()
+        self._full: set[str] = set()
+        """Limits that are reached, and told of."""
+        self._rejected = 0
+        self._all = All()
+        self._began_ms = 0
+        self._config: dict[str, object] = {}
         self.service = Service(
             self.ensemble,
             tick_ms=tick_ms,
             password=lambda: secrets.token_bytes(16),
             # the high byte is the server's number, the rest rises with time, as Java's does
-            first_session=(1 << 56) | ((time.time_ns() // 1_000_000 << 16) & ((1 << 56) - 1)),
-            wall_ms=lambda: time.time_ns() // 1_000_000,
+            first_session=(1 << 56) | ((_wall_ms() << 16) & ((1 << 56) - 1)),
+            wall_ms=_wall_ms,
             note=(lambda record: None) if store is None else store.note,
         )
 
@@ -101,11 +90,22 @@ class Server:
     ) -> None:
         """Until cancelled; tells its port."""
         listeners = await trio.open_tcp_listeners(port, host=host)
-        self.service.resume(self._now())
+        own = int(listeners[0].socket.getsockname()[1])
+        self._config = self._conf(own)
+        self._began_ms = self._now()
+        self.service.resume(self._began_ms)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._expire)
             nursery.start_soon(trio.serve_listeners, self._connection, listeners)
-            task_status.started(int(listeners[0].socket.getsockname()[1]))
+            task_status.started(own)
+
+    def _conf(self, port: int) -> dict[str, object]:
+        folder = None if self._store is None else self._store.folder
+        return {
+            "clientPort": port, "dataDir": folder, "dataLogDir": folder, "tickTime": self._tick_ms,
+            "maxClientCnxns": self._options.per_host, "minSessionTimeout": 2 * self._tick_ms,
+            "maxSessionTimeout": 20 * self._tick_ms, "serverId": 0,
+        }  # fmt: skip
 
     async def _expire(self) -> None:
         while True:
@@ -119,75 +119,122 @@ class Server:
     def _now() -> int:
         return int(trio.current_time() * 1000)
 
-    def _wake(self) -> None:
-        """What was changed is on the disk before anybody hears of it."""
+    # --- what is answered, when it is written
+
+    def _wake(self, line: Line | None = None, asked_s: float = 0.0) -> None:
+        """What was changed is written before anybody hears of it: the one who asked, and those who
+        were told."""
         if self._store is not None:
             try:
                 self._store.write(self.ensemble)
             except OSError as error:
                 raise DiskFails(str(error)) from error
-        for connection in self.service.told:
-            if (line := self._lines.get(connection)) is not None:
-                line.ready.set()
+        found = [self._lines[one] for one in self.service.told if one in self._lines]
         self.service.told.clear()
+        if line is not None:
+            found.append(line)
+        for one in found:
+            one.send(one.take_out())
+        if line is not None:
+            self._answered(line, asked_s)
+
+    def _answered(self, line: Line, asked_s: float) -> None:
+        ms = int((trio.current_time() - asked_s) * 1000)
+        line.client.traffic.answer(ms)
+        line.client.answered_ms = self._now()
+        self._all.traffic.answer(ms)
+
+    # --- connections
 
     async def _connection(self, stream: trio.SocketStream) -> None:
-        line = _Line(stream)
-        try:
-            async with stream, trio.open_nursery() as nursery:
-                self._lines[line.connection] = line
-                nursery.start_soon(self._send, line, nursery.cancel_scope)
-                await self._requests(line)
-        except* (trio.BrokenResourceError, trio.ClosedResourceError):
-            pass
-        finally:
-            self._lines.pop(line.connection, None)
-            self.service.lost(line.connection)
+        async with stream:
+            try:
+                line = Line(stream, self._all, _wall_ms())
+            except OSError:
+                return  # it is gone already
+            host = line.connection.host
+            if not self._may_come(host):
+                return
+            self._lines[line.connection] = line
+            self._hosts[host] += 1
+            try:
+                with line.scope:
+                    async with trio.open_nursery() as nursery:
+                        nursery.start_soon(self._send, line)
+                        await self._requests(line)
+            except* (trio.BrokenResourceError, trio.ClosedResourceError):
+                pass
+            finally:
+                self._lines.pop(line.connection, None)
+                self._hosts[host] -= 1
+                if not self._hosts[host]:
+                    del self._hosts[host]
+                line.end()
+                self.service.lost(line.connection)
 
-    async def _requests(self, line: _Line) -> None:
+    def _may_come(self, host: str) -> bool:
+        """Tells when a limit is reached, once until it is so no more."""
+        most = self._options.per_host
+        limits = {
+            f"{host} has {most} connections, as --max-client-connections allows": (
+                bool(most) and self._hosts[host] >= most
+            ),
+            f"there are {self._most} connections, which is the most": (
+                len(self._lines) >= self._most
+            ),
+        }
+        for line, reached in limits.items():
+            if not reached:
+                self._full.discard(line)
+                continue
+            if line not in self._full:
+                self._full.add(line)
+                _say(f"{line}: others are refused")
+            self._rejected += 1
+            return False
+        return True
+
+    async def _send(self, line: Line) -> None:
+        await line.sends()
+        line.scope.cancel()
+
+    async def _requests(self, line: Line) -> None:
         """Until it ends; what it is to be sent then is sent first."""
         connection, first = line.connection, None
         with trio.move_on_after(FIRST_S):
-            if (word := await line.word()) in _WORDS:
-                connection.out.append(self._told(word))
+            word = words.known(await line.word())
+            if word:
+                self._count(line)
+                connection.out.append(
+                    words.answer(word, self._view(), self._options.words).encode()
+                )
             else:
                 first = await line.frame()
         if first is not None:
+            self._count(line)
+            asked_s = trio.current_time()
             self.service.begin(connection, first, self._now())
-            self._wake()
-            line.ready.set()
+            self._wake(line, asked_s)
             while not connection.closing and (frame := await line.frame()) is not None:
+                self._count(line)
+                asked_s = trio.current_time()
                 if not connection.closing:  # another may have taken the session over meanwhile
                     self.service.handle(connection, frame, self._now())
-                self._wake()
-                line.ready.set()
+                    line.client.asked(frame, self.ensemble.zxid)
+                self._wake(line, asked_s)
+                await line.room()
         connection.closing = True
-        line.ready.set()
+        line.send(line.take_out())
         await trio.sleep_forever()
 
-    async def _send(self, line: _Line, scope: trio.CancelScope) -> None:
-        connection = line.connection
-        while True:
-            await line.ready.wait()
-            line.ready = trio.Event()
-            out, connection.out = connection.out, []
-            if sum(map(len, out)) > MOST_WAITING:
-                break
-            if out:
-                await line.stream.send_all(b"".join(out))
-            if connection.closing and not connection.out:
-                break
-        scope.cancel()
+    def _count(self, line: Line) -> None:
+        line.client.traffic.received += 1
+        self._all.traffic.received += 1
 
-    def _told(self, word: bytes) -> bytes:
-        if word == b"ruok":
-            return b"imok"
-        zk = self.ensemble
-        lines = [
-            "Zookeeper version: highwater",
-            f"Connections: {len(self._lines)}",
-            f"Zxid: {zk.zxid:#x}",
-            "Mode: standalone",
-            f"Node count: {len(zk.tree.nodes)}",
-        ]
-        return "".join(f"{line}\n" for line in lines).encode()
+    def _view(self) -> words.View:
+        return words.View(
+            service=self.service, clients=[line.client for line in self._lines.values()],
+            traffic=self._all.traffic, config=self._config, now_ms=self._now(), wall_ms=_wall_ms(),
+            uptime_ms=self._now() - self._began_ms,
+            folder=None if self._store is None else self._store.folder, rejected=self._rejected,
+        )  # fmt: skip

@@ -37,7 +37,7 @@ class Unreadable(Exception):
 class Store:
     def __init__(self, folder: Path, snapshot_after: int = SNAPSHOT_AFTER) -> None:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._folder = folder
+        self.folder = self._folder = folder
         self._snapshot_after = snapshot_after
         self._log = -1
         self._size = 0

@@ -75,6 +75,14 @@ class Watches:
         """The paths that it watches."""
         return len(self._paths.get(watcher, ()))
 
+    def by_watcher(self) -> dict[Hashable, list[str]]:
+        """The paths whose data each watches, once or for good."""
+        found: dict[Hashable, list[str]] = {}
+        for path, watchers in self._data.items():
+            for watcher in watchers:
+                found.setdefault(watcher, []).append(path)
+        return found
+
     # --- what is watched
 
     def data(self, path: str, watcher: Hashable) -> None:

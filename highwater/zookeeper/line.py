@@ -1,0 +1,146 @@
+"""One connection's socket: the frames that come, and the bytes that wait to be sent.
+
+Theory of operation.  `Connection.out` has answers whose changes may not be on the disk yet; only
+what is given to `send` goes out.  Who asks and does not read is not heard until it has read
+(`room`), and who is told too much without reading is cut off, since its watches tell it whether it
+asks or not.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass, field
+from typing import Final
+
+import trio
+
+from highwater.zookeeper.four_letter_words import Client, Traffic
+from highwater.zookeeper.service import Connection
+
+LARGEST: Final = 0xFFFFF
+"""jute.maxbuffer: who announces more is cut off, as by Java's server."""
+ENOUGH: Final = 1 << 20
+"""Bytes that wait for a client: above it is not heard."""
+MOST_WAITING: Final = 16 << 20
+"""Bytes that wait for a client: above it is cut off."""
+MOST_IN_ALL: Final = 256 << 20
+"""Bytes that wait for all clients: above, who is to get more is cut off."""
+LINGER_S: Final = 5.0
+"""The time to take what was said before the end."""
+_TURN: Final = 32
+"""Frames of one client that are dealt with before others have their turn."""
+_SIZE = struct.Struct(">i")
+
+
+@dataclass(slots=True)
+class All:
+    """Of all connections together."""
+
+    waiting: int = 0
+    """Bytes."""
+    traffic: Traffic = field(default_factory=Traffic)
+
+
+class Line:
+    """Raises OSError where the client is gone already."""
+
+    def __init__(self, stream: trio.SocketStream, all_: All, wall_ms: int) -> None:
+        host, port = stream.socket.getpeername()[:2]
+        self.connection = Connection(str(host))
+        self.client = Client(int(port), self.connection, wall_ms)
+        self.scope = trio.CancelScope()
+        """Of all that is done for it."""
+        self._stream = stream
+        self._got = bytearray()
+        self._turn = 0
+        self._all = all_
+        self._size = 0
+        self._sending: list[bytes] = []
+        self._ready = trio.Event()
+        self._read = trio.Event()
+
+    # --- what comes
+
+    async def frame(self) -> bytes | None:
+        """The next one; None at the end, and where it is too large or less than nothing."""
+        self._turn += 1
+        if self._turn >= _TURN:
+            self._turn = 0
+            await trio.lowlevel.checkpoint()
+        head = await self._take(_SIZE.size)
+        if head is None:
+            return None
+        (size,) = _SIZE.unpack(head)
+        return await self._take(size) if 0 <= size <= LARGEST else None
+
+    async def word(self) -> bytes:
+        """The first four bytes, which stay."""
+        await self._fill(_SIZE.size)
+        return bytes(self._got[: _SIZE.size])
+
+    async def _take(self, size: int) -> bytes | None:
+        if not await self._fill(size):
+            return None
+        found = bytes(self._got[:size])
+        del self._got[:size]
+        return found
+
+    async def _fill(self, size: int) -> bool:
+        while len(self._got) < size:
+            got = await self._stream.receive_some(65536)
+            if not got:
+                return False
+            self._got += got
+        return True
+
+    # --- what goes
+
+    def take_out(self) -> list[bytes]:
+        """What the service has put out; who takes it sends it when it is on the disk."""
+        out, self.connection.out = self.connection.out, []
+        self.client.queued += len(out)
+        return out
+
+    def send(self, out: list[bytes]) -> None:
+        """In the order of the calls."""
+        size = sum(map(len, out))
+        self._size += size
+        self._all.waiting += size
+        self._sending += out
+        if self._size > MOST_WAITING or (size and self._all.waiting > MOST_IN_ALL):
+            self.scope.cancel()
+        if self.connection.closing:
+            self.scope.deadline = min(self.scope.deadline, trio.current_time() + LINGER_S)
+        self._ready.set()
+
+    async def room(self) -> None:
+        """Until it has read what it asked for."""
+        while self._size > ENOUGH:
+            await self._read.wait()
+
+    async def sends(self) -> None:
+        """All that is given to `send`; until the connection is to end and has got it."""
+        while True:
+            await self._ready.wait()
+            self._ready = trio.Event()
+            while self._sending:
+                out, self._sending = self._sending, []
+                data = b"".join(out)
+                await self._stream.send_all(data)
+                self._sent(len(data), len(out))
+            if self.connection.closing and not self.client.queued and not self.connection.out:
+                return
+
+    def _sent(self, size: int, frames: int) -> None:
+        self._size -= size
+        self._all.waiting -= size
+        self.client.queued -= frames
+        self.client.traffic.sent += frames
+        self._all.traffic.sent += frames
+        self._read.set()
+        self._read = trio.Event()
+
+    def end(self) -> None:
+        """Nothing waits for it any more."""
+        self._all.waiting -= self._size
+        self._size = 0
