@@ -46,8 +46,8 @@ def main(
 ) -> None:
     """Run the test suites that clients publish against a cluster; all of them, or those named.
 
-    Needs Go for franz-go, sarama and kafka-go; git for kafka-python, aiokafka, librdkafka and
-    kafkajs; a C and a C++ compiler for librdkafka, Node.js for kafkajs, a JDK for streams, and
+    Needs Go for franz-go, sarama and kafka-go; git for kafka-python, aiokafka, kazoo, librdkafka
+    and kafkajs; a C and a C++ compiler for librdkafka, Node.js for kafkajs, a JDK for streams, and
     Maven for Kafka's jars.  Exit code 0: everything that was run passed; 1: something failed; 2: a
     suite could not be run.
 
@@ -122,7 +122,8 @@ def page(ran: dict[str, list[Result]], earlier: str) -> str:
         "stores, exactly once. `--on apache` runs a suite on Apache Kafka 3.9 with the features of",
         "2.6, to see whose fault a failure is. kafka-python's consumers lose a subscription now",
         "and then, on Apache Kafka as well ([why](client-problems.md)); then one of its tests",
-        "fails.",
+        "fails. kazoo's tests ask no broker: they are run on the ZooKeeper of `highwater up",
+        "--zookeeper embedded`, and with `--on apache` on Java's.",
         "",
         "| suite | version | passed | failed | skipped | minutes |",
         "|---|---|---|---|---|---|",

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import subprocess
 import venv
 from pathlib import Path
 
+from highwater.cluster.ports import free_ports
+from highwater.cluster.processes import zookeeper_process as zookeeper
+from highwater.cluster.processes.programs import ApacheKafka
 from tests.suites.result import Result, from_junit
 from tests.suites.running import CannotRun, Suite, checkout, cluster_of, command
 
-KAFKA_PYTHON, AIOKAFKA = "3.0.12", "0.14.0"
+KAFKA_PYTHON, AIOKAFKA, KAZOO = "3.0.12", "0.14.0", "2.11.0"
+TICK_MS = 2000
+"""Of the server of kazoo's tests, as kazoo's own."""
 
 
 def _environment(work: Path, *packages: str | Path) -> Path:
@@ -67,3 +73,22 @@ def aiokafka(suite: Suite, left_out: str, source: Path | None, work: Path) -> li
         env = {"BOOTSTRAP": cluster.bootstrap_servers, "PYTHONPATH": str(tests)}
         scope = "asyncio_default_fixture_loop_scope=function"
         return _pytest(python, tests, left_out, env, "-o", scope, "-W", "default", "tests")
+
+
+def kazoo(suite: Suite, left_out: str, source: Path | None, work: Path) -> list[Result]:
+    """On Highwater's ZooKeeper, or on Java's; its harness would start three of Java's."""
+    tests = checkout(suite, source, work)
+    shutil.copy(Path(__file__).with_name("kazoo_fixtures.py"), tests / "kazoo/tests/conftest.py")
+    python = _environment(work, f"kazoo[test]=={suite.version}")
+    kind = zookeeper.JAVA if isinstance(suite.program, ApacheKafka) else zookeeper.EMBEDDED
+    folder, port = work / "cluster", free_ports(1)[0]
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    env = {
+        "ZOOKEEPER_COMMAND": shlex.join(zookeeper.start_of(kind, folder, port, TICK_MS)),
+        "ZOOKEEPER_PORT": str(port),
+        "ZOOKEEPER_OUTPUT": str(folder / "output.log"),
+        "PYTHONPATH": str(tests),
+        "CI": "",
+    }
+    return _pytest(python, tests, left_out, env, "-o", "log_cli=false", "kazoo/tests")

@@ -7,7 +7,7 @@ from tests.suites.c_suites import LIBRDKAFKA, librdkafka
 from tests.suites.go_suites import FRANZ_GO, KAFKA_GO, SARAMA, franz_go, kafka_go, sarama
 from tests.suites.java_suites import JAVA_TOOLS, java_tools, streams
 from tests.suites.node_suites import KAFKAJS, kafkajs
-from tests.suites.python_suites import AIOKAFKA, KAFKA_PYTHON, aiokafka, kafka_python
+from tests.suites.python_suites import AIOKAFKA, KAFKA_PYTHON, KAZOO, aiokafka, kafka_python, kazoo
 from tests.suites.running import Suite
 
 _ONE = {
@@ -59,4 +59,5 @@ SUITES = (
         "aiokafka", AIOKAFKA, "https://github.com/aio-libs/aiokafka", aiokafka,
         {**_ONE, "num.partitions": "2"}, brokers=1, tag=f"v{AIOKAFKA}",
     ),
+    Suite("kazoo", KAZOO, "https://github.com/python-zk/kazoo", kazoo),
 )  # fmt: skip
