@@ -69,21 +69,27 @@ def main(words: list[str]) -> int:
         print(f"{given.host} is not this machine alone: who reaches it owns the cluster",
               file=sys.stderr, flush=True)  # fmt: skip
     options = Options(given.four_letter_words, given.max_client_connections)
-    store = Store(given.data, given.snapshot_after)
     try:
+        store = Store(given.data, given.snapshot_after)
         server = Server(given.tick, store, options)
     except Unreadable as error:
         print(error, file=sys.stderr)
         return 1
+    except OSError as error:
+        return _fails(given.data, error)
     code = 0
     try:
         trio.run(_run, server, given.host, given.port)
     except* DiskFails as errors:
-        print(f"{given.data} cannot be written: {next(_leaves(errors))}", file=sys.stderr)
-        code = 1
+        code = _fails(given.data, next(_leaves(errors)))
     finally:
         store.close()
     return code
+
+
+def _fails(folder: Path, error: BaseException) -> int:
+    print(f"{folder} cannot be written: {error}: nothing more is acknowledged", file=sys.stderr)
+    return 1
 
 
 def _leaves(error: BaseException) -> Iterator[BaseException]:

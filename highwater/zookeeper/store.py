@@ -43,6 +43,7 @@ class Store:
         self._size = 0
         self._pending: list[bytes] = []
         self._child = 0
+        self._failed: OSError | None = None
 
     @classmethod
     def begin_with(cls, folder: Path, zk: Ensemble) -> None:
@@ -128,14 +129,21 @@ class Store:
         self._pending.append(record)
 
     def write(self, zk: Ensemble) -> None:
-        """All that was noted; an OSError means that nothing more may be answered."""
+        """All that was noted; an OSError means that nothing more may be answered, and comes again
+        at each call: what is written behind half of a record is lost at the next start."""
+        if self._failed is not None:
+            raise self._failed
         if not self._pending:
             return
         data = b"".join(self._pending)
         self._pending.clear()
         written = 0
-        while written < len(data):
-            written += os.write(self._log, data[written:])
+        try:
+            while written < len(data):
+                written += os.write(self._log, data[written:])
+        except OSError as error:
+            self._failed = error
+            raise
         self._size += len(data)
         if self._size >= self._snapshot_after and not self._child:
             self.snapshot(zk)
@@ -178,6 +186,8 @@ class Store:
             return
         self._child = 0
         if status:
+            for path in self._folder.glob("*.new"):
+                path.unlink()  # it may have filled the disk
             say(f"a snapshot failed in {self._folder}: the log goes on, and grows")
             return
         snapshots = self._numbered("snapshot")
