@@ -1,7 +1,7 @@
 """The server as a process.
 
 usage: python -m highwater.zookeeper --data FOLDER [--port 2181] [--host 127.0.0.1] [--tick 2000]
-                                     [--max-client-connections 0]
+                                     [--sync] [--max-client-connections 0]
                                      [--four-letter-words ruok,srvr]
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import ipaddress
+import os
 import signal
 import sys
 from collections.abc import Iterator
@@ -34,6 +35,10 @@ def _arguments(words: list[str]) -> argparse.Namespace:
     parser.add_argument(
         "--snapshot-after", type=int, default=SNAPSHOT_AFTER, metavar="BYTES",
         help="of the log [default: %(default)s]",
+    )  # fmt: skip
+    parser.add_argument(
+        "--sync", action="store_true",
+        help="answer a change when it is on the disk itself, so that a power loss keeps it",
     )  # fmt: skip
     parser.add_argument(
         "--max-client-connections", type=int, default=0, metavar="COUNT",
@@ -68,9 +73,12 @@ def main(words: list[str]) -> int:
     if not _loopback(given.host):
         print(f"{given.host} is not this machine alone: who reaches it owns the cluster",
               file=sys.stderr, flush=True)  # fmt: skip
-    options = Options(given.four_letter_words, given.max_client_connections)
+    options = Options(
+        sync=given.sync, words=given.four_letter_words, per_host=given.max_client_connections
+    )
     try:
-        store = Store(given.data, given.snapshot_after)
+        fsync = getattr(os, "fdatasync", os.fsync) if given.sync else None
+        store = Store(given.data, given.snapshot_after, fsync)
         server = Server(given.tick, store, options)
     except Unreadable as error:
         print(error, file=sys.stderr)

@@ -2,6 +2,11 @@
 
 Each connection has a task that reads its requests and one that sends what `Service` has put out
 for it, once the changes before it are written.
+
+With `sync` an answer waits until they are on the disk itself, as with forceSync=yes of Java's
+server.  One fsync, in a thread, serves all the answers that wait when it begins; those that come
+meanwhile wait for the next one, reads as well, because they may tell of a change that a power loss
+would undo.  Where no change is under way, nothing waits.
 """
 
 from __future__ import annotations
@@ -26,6 +31,9 @@ FIRST_S: Final = 10.0
 """The time that a client has for its first frame."""
 MOST_CONNECTIONS: Final = 10_000
 _SPARE_FILES: Final = 64
+MOST_OUTSTANDING: Final = 1000
+"""Requests whose answers wait for the disk: above, nobody is heard.  Java's globalOutstandingLimit.
+"""
 
 
 class DiskFails(Exception):
@@ -34,6 +42,7 @@ class DiskFails(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Options:
+    sync: bool = False
     words: frozenset[str] = words.allowed("*")
     per_host: int = 0
     """The most connections of one address; 0: any number, as maxClientCnxns."""
@@ -61,6 +70,7 @@ class Server:
     ) -> None:
         self._store = store
         self._options = options or Options()
+        self._sync = store is not None and self._options.sync
         self.ensemble = Ensemble() if store is None else store.load()
         self._tick_ms = tick_ms
         self._lines: dict[Connection, Line] = {}
@@ -72,6 +82,13 @@ class Server:
         self._all = All()
         self._began_ms = 0
         self._config: dict[str, object] = {}
+        self._held: dict[Line, None] = {}
+        """Those whose `out` waits for the disk."""
+        self._asked: list[tuple[Line, float]] = []
+        """Requests whose answers wait for the disk, and when they came."""
+        self._to_sync = trio.Event()
+        self._synced = trio.Event()
+        self._syncing = False
         self.service = Service(
             self.ensemble,
             tick_ms=tick_ms,
@@ -96,6 +113,8 @@ class Server:
         self.service.resume(self._began_ms)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._expire)
+            if self._sync:
+                nursery.start_soon(self._syncs)
             nursery.start_soon(trio.serve_listeners, self._connection, listeners)
             task_status.started(own)
 
@@ -104,7 +123,8 @@ class Server:
         return {
             "clientPort": port, "dataDir": folder, "dataLogDir": folder, "tickTime": self._tick_ms,
             "maxClientCnxns": self._options.per_host, "minSessionTimeout": 2 * self._tick_ms,
-            "maxSessionTimeout": 20 * self._tick_ms, "serverId": 0,
+            "maxSessionTimeout": 20 * self._tick_ms, "forceSync": "yes" if self._sync else "no",
+            "serverId": 0,
         }  # fmt: skip
 
     async def _expire(self) -> None:
@@ -133,6 +153,12 @@ class Server:
         self.service.told.clear()
         if line is not None:
             found.append(line)
+        if self._sync and (self._syncing or (self._store is not None and self._store.unsynced)):
+            self._held |= dict.fromkeys(found)
+            if line is not None:
+                self._asked.append((line, asked_s))
+            self._to_sync.set()
+            return
         for one in found:
             one.send(one.take_out())
         if line is not None:
@@ -143,6 +169,28 @@ class Server:
         line.client.traffic.answer(ms)
         line.client.answered_ms = self._now()
         self._all.traffic.answer(ms)
+
+    async def _syncs(self) -> None:
+        assert self._store is not None
+        while True:
+            await self._to_sync.wait()
+            self._to_sync = trio.Event()
+            out = [(line, line.take_out()) for line in self._held]
+            self._held.clear()
+            asked, self._asked = self._asked, []
+            if self._store.unsynced:
+                self._syncing = True
+                try:
+                    await trio.to_thread.run_sync(self._store.sync())
+                except OSError as error:
+                    raise DiskFails(str(error)) from error
+                self._syncing = False
+            for line, frames in out:
+                line.send(frames)
+            for line, asked_s in asked:
+                self._answered(line, asked_s)
+            self._synced.set()
+            self._synced = trio.Event()
 
     # --- connections
 
@@ -222,10 +270,15 @@ class Server:
                     self.service.handle(connection, frame, self._now())
                     line.client.asked(frame, self.ensemble.zxid)
                 self._wake(line, asked_s)
-                await line.room()
+                await self._room(line)
         connection.closing = True
-        line.send(line.take_out())
+        line.send(line.take_out() if line not in self._held else [])
         await trio.sleep_forever()
+
+    async def _room(self, line: Line) -> None:
+        await line.room()
+        while len(self._asked) >= MOST_OUTSTANDING:
+            await self._synced.wait()
 
     def _count(self, line: Line) -> None:
         line.client.traffic.received += 1

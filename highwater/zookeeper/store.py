@@ -4,7 +4,8 @@ Theory of operation.  `log.Z` holds the changes from zxid Z on, `snapshot.Z` all
 takes the latest snapshot that is whole, and then the logs; what a crash has left half written at
 the end of the last one is cut off.  Anything else that is damaged or missing is named, and nothing
 is begun: a log tells at its end which one follows, and a snapshot is never without its log.  A
-write that has returned survives the process (the kernel has it), and not a power loss.
+write that has returned survives the process (the kernel has it); what `sync` gives has to be called
+for it to survive a power loss.
 
 A snapshot is made by a child: it sees the memory as it was at the fork, and the loop goes on.  The
 log is begun anew at that moment.  Three snapshots are kept, and the logs since the oldest of them.
@@ -35,9 +36,20 @@ class Unreadable(Exception):
 
 
 class Store:
-    def __init__(self, folder: Path, snapshot_after: int = SNAPSHOT_AFTER) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        snapshot_after: int = SNAPSHOT_AFTER,
+        fsync: Callable[[int], None] | None = None,
+    ) -> None:
+        """With `fsync` (of a file's descriptor) whoever writes calls `sync`, too."""
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.folder = self._folder = folder
+        self._fsync = fsync
+        self.unsynced = False
+        """Whether something was written that a power loss would undo."""
+        self._to_sync: list[int] = []
+        """Files beside the log that have parts of it: the folder, and logs that have ended."""
         self._snapshot_after = snapshot_after
         self._log = -1
         self._size = 0
@@ -76,6 +88,9 @@ class Store:
                 raise self._unreadable(path, str(error)) from None
             if end < len(data) and not journal.torn(data, end, zk.zxid + 1):
                 raise self._unreadable(path, f"it is damaged after {end} bytes")
+            if self._fsync is not None:  # an earlier life may have left it to the kernel
+                self._to_sync.append(os.open(path, os.O_RDONLY))
+                self.unsynced = True
         if follows > (logs[-1][0] if logs else 0):
             missing = self._folder / f"log.{follows:x}"
             raise self._unreadable(missing, "it is missing")
@@ -116,10 +131,15 @@ class Store:
         """A new log, and the word of it in the one before."""
         path = self._folder / f"log.{zxid:x}"
         log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        if self._fsync is not None:
+            self._to_sync.append(os.open(self._folder, os.O_RDONLY))
         if self._log >= 0:
             if not os.path.sameopenfile(self._log, log):
                 os.write(self._log, journal.goes_on(zxid))
-            os.close(self._log)
+            if self._fsync is None:
+                os.close(self._log)
+            else:
+                self._to_sync.append(self._log)
         self._log, self._size = log, os.fstat(log).st_size
 
     # --- changes
@@ -144,9 +164,25 @@ class Store:
         except OSError as error:
             self._failed = error
             raise
+        self.unsynced = True
         self._size += len(data)
         if self._size >= self._snapshot_after and not self._child:
             self.snapshot(zk)
+
+    def sync(self) -> Callable[[], None]:
+        """For a thread: puts all that was written by now on the disk itself; an OSError means that
+        nothing of it may be answered."""
+        assert self._fsync is not None
+        fsync, log, ended = self._fsync, self._log, self._to_sync
+        self._to_sync, self.unsynced = [], False
+
+        def put() -> None:
+            for file in ended:
+                fsync(file)
+                os.close(file)
+            fsync(log)
+
+        return put
 
     # --- snapshots
 

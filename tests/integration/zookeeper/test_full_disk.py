@@ -37,8 +37,9 @@ def rises(raw: Raw, first: int) -> int:
     return made
 
 
-def test_it_acknowledges_nothing_more_and_ends(tmp_path: Path) -> None:
-    with server(tmp_path, shell=LIMIT) as zk:
+@pytest.mark.parametrize("options", [(), ("--sync",)])
+def test_it_acknowledges_nothing_more_and_ends(tmp_path: Path, options: tuple[str, ...]) -> None:
+    with server(tmp_path, *options, shell=LIMIT) as zk:
         raw, watcher = Raw(zk.address), Raw(zk.address)
         assert raw.connect()
         assert watcher.connect()

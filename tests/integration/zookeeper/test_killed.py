@@ -32,10 +32,10 @@ def change(number: int) -> bytes:
     return multi(parts)
 
 
-def killed(folder: Path, kills: int, seed: int, longest_s: float) -> int:
+def killed(folder: Path, kills: int, seed: int, longest_s: float, *options: str) -> int:
     """How many changes were answered, in lives that end at moments of chance."""
     rng = random.Random(seed)
-    with server(folder, "--snapshot-after", "20000") as zk:
+    with server(folder, "--snapshot-after", "20000", *options) as zk:
         address = "127.0.0.1", zk.port
         raw, other = Raw(address), Raw(address)
         assert raw.connect()
@@ -71,8 +71,11 @@ def killed(folder: Path, kills: int, seed: int, longest_s: float) -> int:
     return known
 
 
-def test_nothing_that_was_answered_is_lost_and_nothing_is_invented(tmp_path: Path) -> None:
-    assert killed(tmp_path, KILLS, 1, 0.25) > 10 * KILLS
+@pytest.mark.parametrize("options", [(), ("--sync",)])
+def test_nothing_that_was_answered_is_lost_and_nothing_is_invented(
+    tmp_path: Path, options: tuple[str, ...]
+) -> None:
+    assert killed(tmp_path, KILLS, 1, 0.25, *options) > 10 * KILLS
     kinds = {file.name.partition(".")[0] for file in (tmp_path / "data").iterdir()}
     assert kinds >= {"log", "snapshot"}
     assert all(file.stat().st_mode & 0o077 == 0 for file in (tmp_path / "data").iterdir())
