@@ -12,6 +12,7 @@ from pathlib import Path
 from highwater.cluster.ports import free_ports
 from highwater.cluster.processes import zookeeper_process as zookeeper
 from highwater.cluster.processes.programs import ApacheKafka
+from highwater.cluster.processes.zookeeper_choice import EMBEDDED, JAVA
 from tests.suites.result import Result, from_junit
 from tests.suites.running import CannotRun, Suite, checkout, cluster_of, command
 
@@ -80,7 +81,7 @@ def kazoo(suite: Suite, left_out: str, source: Path | None, work: Path) -> list[
     tests = checkout(suite, source, work)
     shutil.copy(Path(__file__).with_name("kazoo_fixtures.py"), tests / "kazoo/tests/conftest.py")
     python = _environment(work, f"kazoo[test]=={suite.version}")
-    kind = zookeeper.JAVA if isinstance(suite.program, ApacheKafka) else zookeeper.EMBEDDED
+    kind = JAVA if isinstance(suite.program, ApacheKafka) else EMBEDDED
     folder, port = work / "cluster", free_ports(1)[0]
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()

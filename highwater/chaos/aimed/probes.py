@@ -65,6 +65,9 @@ OPENS_S: Final = 1.5
 """A held message keeps a window open for so long at least: watchers may be late."""
 SETTLED_S: Final = 0.3
 """An input counts as in a window once it has been there for so long: watchers may be late."""
+LATE_S: Final = 2.0
+"""What was seen in the window of a dead copy is its loss when it has not shown up for so long: on a
+busy machine watchers are later than while they settle."""
 _HELD: Final = {
     AHEAD: (("Produce",), ("Produce",)),
     # what adds a partition to the transaction may wait behind TxnOffsetCommit, and the output then
@@ -214,7 +217,9 @@ class _Strike:
         self.aim.doors.drop(*self.rules)
         await self.stage.buries(self.name)
         if self.window == AHEAD:  # an output that shows up now had been stored
-            await trio.sleep(SETTLED_S)
+            with trio.move_on_after(LATE_S):
+                while self.stage.windows.still(AHEAD, ids):
+                    await trio.sleep(LOOK_S)
             still = self.stage.windows.still(AHEAD, ids)
             ids = {id_: since for id_, since in ids.items() if id_ in still}
             if not ids:

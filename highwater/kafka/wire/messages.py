@@ -55,7 +55,7 @@ _MODULES: Final = {
     for module, apis in APIS_OF.items()
     for api in apis
     for side in ("Request", "Response")
-}
+} | {"ConsumerProtocolAssignment": "consumer.metadata"}
 
 
 class Late:

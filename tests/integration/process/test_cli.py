@@ -185,7 +185,7 @@ def test_no_java_is_one_clear_line(up: Up) -> None:
     _, options = up
     environment = {**os.environ, "PATH": "/nowhere"}
     environment.pop("JAVA_HOME", None)
-    done = run("up", *options, env=environment)
+    done = run("up", *options, "--zookeeper=java", env=environment)
     assert done.returncode == 1
     assert "no Java found: install Java 17 or later" in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1

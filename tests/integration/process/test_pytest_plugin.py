@@ -495,7 +495,8 @@ def test_a_cluster_that_cannot_start_is_told_once_in_a_line(
 ) -> None:
     monkeypatch.setenv("JAVA_HOME", "/nonexistent")
     monkeypatch.setenv("PATH", "/nonexistent")
-    told = run(test_two="def test_one(kafka): ...\n\n\ndef test_two(kafka): ...")
+    java = "--kafka-zookeeper=java"
+    told = run(java, test_two="def test_one(kafka): ...\n\n\ndef test_two(kafka): ...")
     told.assert_outcomes(errors=2)
     told.stdout.fnmatch_lines(["*the cluster could not be started: *ava*"])
     text = told.stdout.str()

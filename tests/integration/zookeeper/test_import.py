@@ -21,7 +21,7 @@ from highwater.zookeeper.jute import Type
 from tests.integration.robustness.rig import ZooKeeper
 from tests.integration.zookeeper.raw_client import Raw, create, path_and
 from tests.integration.zookeeper.script import Run, script
-from tests.integration.zookeeper.test_killed import server
+from tests.integration.zookeeper.two_servers import server
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
@@ -163,7 +163,7 @@ def test_it_is_refused_where_it_cannot_be_right(tmp_path: Path) -> None:
 def test_a_clusters_records_are_there_after_it(tmp_path: Path) -> None:
     port, folder = free_ports(3)[0], str(tmp_path / "cluster")
     up = ("up", "--detach", "--brokers", "2", "--port", str(port), "--dir", folder)
-    assert highwater(*up).returncode == 0
+    assert highwater(*up, "--zookeeper", "java").returncode == 0
     try:
         where = ("--bootstrap", f"127.0.0.1:{port}")
         assert highwater("topic", "create", "orders", "--partitions", "2", *where).returncode == 0
@@ -176,7 +176,7 @@ def test_a_clusters_records_are_there_after_it(tmp_path: Path) -> None:
         assert f"the cluster in {folder} runs: stop it first (highwater down" in done.stderr
         assert highwater("down", "--dir", folder).returncode == 0
         done = highwater(*up, "--zookeeper", "embedded")
-        assert f"import it (highwater zookeeper import {folder}/zookeeper)" in done.stderr
+        assert f"take it over (highwater zookeeper import {folder})" in done.stderr
         done = highwater("zookeeper", "import", folder)
         assert done.returncode == 0, done.stderr
         assert highwater(*up, "--zookeeper", "embedded").returncode == 0

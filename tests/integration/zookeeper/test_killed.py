@@ -71,7 +71,7 @@ def killed(folder: Path, kills: int, seed: int, longest_s: float, *options: str)
     return known
 
 
-@pytest.mark.parametrize("options", [(), ("--sync",)])
+@pytest.mark.parametrize("options", [(), ("--sync", "--snapshot-after", "2000")])
 def test_nothing_that_was_answered_is_lost_and_nothing_is_invented(
     tmp_path: Path, options: tuple[str, ...]
 ) -> None:

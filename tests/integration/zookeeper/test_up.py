@@ -18,7 +18,7 @@ from highwater.cli.cluster_folder import control_url
 from highwater.cluster.ports import free_ports
 from highwater.zookeeper.jute import Type
 from tests.integration.zookeeper.raw_client import Raw, path_and
-from tests.integration.zookeeper.test_killed import server
+from tests.integration.zookeeper.two_servers import server
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
