@@ -62,6 +62,7 @@ def test_it_needs_no_java_and_keeps_what_was_there(tmp_path: Path) -> None:
             fault = control.fault("kill", "zookeeper")
             control.end_fault(fault["id"])
             control.fault("expire_session", "broker-1")
+            control.wait("healthy", 60)  # or it may have no follower that could lead
             control.fault("swap_leader", "orders-0")
             control.wait("healthy", 60)
             assert control.topic("orders")["partitions"][0]["leader_epoch"] > before
