@@ -31,6 +31,7 @@ class Acl(NamedTuple):
 
 ANYONE: Final = Id("world", "anyone")
 OPEN: Final = (Acl(ALL, *ANYONE),)
+READ_ONLY: Final = (Acl(READ, *ANYONE),)
 
 
 def digest_of(credentials: str) -> str:

@@ -132,6 +132,8 @@ class Tree:
             self.nodes[path] = Znode(b"", rights.OPEN, 0, 0, 0, 0, 0)
             if path != "/":  # nobody has made these, so that they are no creations
                 self.nodes[parent_of(path)].children[path.rpartition("/")[2]] = None
+        config = self.nodes["/zookeeper/config"]  # Java closes it by an ACL of the version -1
+        config.acl, config.aversion = rights.READ_ONLY, -1
 
     # --- what is there
 

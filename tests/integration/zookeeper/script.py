@@ -17,7 +17,7 @@ from tests.waiting import eventually
 SESSIONS = 3
 PATHS = (
     "/a", "/b", "/a/x", "/a/y", "/a/x/1", "/b/x", "/s", "/e", "/a/e", "/p", "/p/x", "/zookeeper",
-    "/", "/a/", "//", "a", "/a/../b", "/a/\x01", "",
+    "/zookeeper/config", "/zookeeper/quota", "/", "/a/", "//", "a", "/a/../b", "/a/\x01", "",
 )  # fmt: skip
 _PLAIN = 11
 _ALICE = f"alice:{digest_of('alice:secret').partition(':')[2]}"
