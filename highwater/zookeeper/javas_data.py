@@ -7,7 +7,7 @@ refused that the tree would refuse: a znode to create may be there, one to delet
 
 Java does not look whether a change is missing.  Here each must follow the one before, as the
 numbers tell, and the digest at the end must be the tree's: a log that somebody has deleted would
-else be left out in silence.
+else be left out in silence.  A last log that is gone leaves no trace, if a snapshot has none.
 
 Source: FileTxnSnapLog.restore, DataTree.processTxn and ZooKeeperServer.loadData of Apache
 ZooKeeper 3.9.

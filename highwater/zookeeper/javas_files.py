@@ -4,8 +4,8 @@ Theory of operation.  A log is a header and records: an Adler-32, the length, a 
 zxid, the change, the digest of the tree after it, and the byte `B`.  Java preallocates a log with
 zeros, and a record of length 0 is its end; so is a record whose `B` is not there, which a crash
 has cut short.  Java believes that of whatever comes after it, too.  Here what follows must be
-zeros, and the record may not be a whole one of another length: a bit that has turned over within a
-log would else take along, in silence, all that comes after it.
+zeros, and no whole record may be within what seems to be one that was cut short: damage amid a log
+would else take along, in silence, all that comes after it.
 
 A snapshot is a header, the sessions, the ACLs by number, and the znodes, parents first, until the
 path `/`; then an Adler-32 of all before it.  After it may come the digest of the tree, and the last
@@ -17,6 +17,7 @@ SerializeUtils, DataTree.deserialize, SnapStream and DigestCalculator of Apache 
 
 from __future__ import annotations
 
+import re
 import struct
 import zlib
 from collections.abc import Iterator, Sequence
@@ -43,6 +44,8 @@ _ENTRY = struct.Struct(">qi")
 _PERSISTED = struct.Struct(">qqqqiiiqq")
 """czxid, mzxid, ctime, mtime, version, cversion, aversion, ephemeralOwner, pzxid."""
 _DIGESTED = struct.Struct(">qqqqqiiiq")
+_HEADS = re.compile(rb"(?=\0{4}[\s\S]{4}\0[\s\S]{3})")
+"""A checksum of 32 bits in 64, and a length below 16 MiB; one may begin within another."""
 _END_OF_RECORD: Final = 0x42
 _TXN_DIGEST_BYTES, _SEAL_BYTES = 12, 13
 
@@ -153,7 +156,7 @@ def entries(data: bytes) -> Iterator[Entry]:
 def _check_torn(data: bytes, at: int, end: int, used: int) -> None:
     """A record without its end is what a crash leaves, where nothing follows and it is not whole
     by another length."""
-    if end < used:
+    if end < used or _has_record(data, at + 1, used):
         raise Damaged(at, "a record without its end, and more comes after it")
     (crc, told), start = _ENTRY.unpack_from(data, at), at + _ENTRY.size
     try:
@@ -163,6 +166,20 @@ def _check_torn(data: bytes, at: int, end: int, used: int) -> None:
     for whole in (size, size - _TXN_DIGEST_BYTES):
         if whole != told and zlib.adler32(memoryview(data)[start : start + whole]) == crc:
             raise Damaged(at, "a whole record has the length of another")
+
+
+def _has_record(data: bytes, at: int, used: int) -> bool:
+    """Whether a whole one begins anywhere from there on."""
+    for found in _HEADS.finditer(data, at, used):
+        crc, size = _ENTRY.unpack_from(data, found.start())
+        start = found.start() + _ENTRY.size
+        if (
+            0 < size < used - start
+            and data[start + size] == _END_OF_RECORD
+            and zlib.adler32(memoryview(data)[start : start + size]) == crc
+        ):
+            return True
+    return False
 
 
 def _entry(at: int, payload: bytes) -> tuple[Entry, int]:

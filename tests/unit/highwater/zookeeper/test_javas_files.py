@@ -175,6 +175,15 @@ def test_no_bit_of_a_log_turns_over_unnoticed(tmp_path: Path, padding: int) -> N
             loaded(tmp_path, snapshot_0=snapshot(), log_1=bytes(log))
 
 
+def test_bytes_that_are_gone_do_not_take_along_what_follows(tmp_path: Path) -> None:
+    """What is read as the length is another number then, and may lie beyond the end."""
+    for begun in ENDS[:-2]:
+        for size in (1, 2, 3, 4, 8):
+            log = LOG[: begun + 6] + LOG[begun + 6 + size :] + bytes(700)
+            with pytest.raises(NotHere, match=r"log\.1: at byte \d+: "):
+                loaded(tmp_path, snapshot_0=snapshot(), log_1=log)
+
+
 def test_no_bit_of_a_snapshot_turns_over_unnoticed(tmp_path: Path) -> None:
     data = snapshot(0, {SESSION: 6000}, owner=SESSION)
     for at in range(len(data)):
