@@ -100,7 +100,7 @@ def _server_of(data: Path) -> int | None:
             opened = [Path(file.path) for file in process.open_files()]
         except psutil.Error:
             continue
-        if any(data in path.parents for path in opened):
+        if any(data.resolve() in path.parents for path in opened):
             return int(process.pid)
     return None
 
@@ -108,10 +108,10 @@ def _server_of(data: Path) -> int | None:
 def _names(path: Path, data: Path) -> bool:
     """Whether an argument of a server's is the dataDir, or a zoo.cfg that names it."""
     if path.suffix != ".cfg":
-        return path.absolute() == data
+        return path.resolve() == data.resolve()
     try:
         lines = path.read_text().splitlines()
     except (OSError, UnicodeDecodeError):
         return False
     named = [line.partition("=")[2].strip() for line in lines if line.startswith("dataDir")]
-    return any(Path(name).absolute() == data for name in named)
+    return any(Path(name).resolve() == data.resolve() for name in named)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -44,6 +44,8 @@ def take_over(data: Path, warn: Callable[[str], None]) -> Imported:
             " to import again"
         )
     zk = read(data / JAVAS, warn)
+    for line in without_effect(zk):
+        warn(line)
     Store.begin_with(data, zk)
     _sync(data)
     kept = _free(data / f"{JAVAS}.imported")
@@ -98,6 +100,23 @@ def read(folder: Path, warn: Callable[[str], None]) -> Ensemble:
         return restored.ensemble()
     except NotHere as error:
         raise NotHere(f"{folder}: {error}") from None
+
+
+def without_effect(zk: Ensemble) -> Iterator[str]:
+    """What is kept as it is, and does nothing in our server."""
+    quota = zk.tree.nodes.get("/zookeeper/quota")
+    if quota is not None and quota.children:
+        yield "the quotas below /zookeeper/quota have no effect: the embedded ZooKeeper has none"
+    schemes: dict[str, str] = {}
+    for path, node in zk.tree.nodes.items():
+        for entry in node.acl:
+            schemes.setdefault(entry.scheme, path)
+    for scheme, path in sorted(schemes.items()):
+        if scheme not in ("world", "digest", "ip"):
+            yield (
+                f"{path} is open to logins by {scheme}, which the embedded ZooKeeper has not:"
+                " nobody is let in by that"
+            )
 
 
 def _latest(folder: Path, warn: Callable[[str], None]) -> tuple[Restored, int]:

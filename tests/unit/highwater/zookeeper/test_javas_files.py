@@ -243,6 +243,20 @@ def test_what_our_server_has_not_is_named(tmp_path: Path, owner: int, why: str) 
         loaded(tmp_path, snapshot_0=snapshot(owner=owner))
 
 
+def test_what_has_no_effect_in_our_server_is_told(tmp_path: Path) -> None:
+    acl = jute.text("/a") + jute.acls([Acl(31, "sasl", "kafka"), *READ]) + jute.number(2)
+    quota = change(12, Type.CREATE, create("/zookeeper/quota/a", b"", 1))
+    place = folder(
+        tmp_path, snapshot_0=snapshot(), log_1=LOG + change(11, Type.SET_ACL, acl) + quota
+    )
+    warned: list[str] = []
+    take_over(place.parent, warned.append)
+    assert [line.partition(",")[0] for line in warned] == [
+        "the quotas below /zookeeper/quota have no effect: the embedded ZooKeeper has none",
+        "/a is open to logins by sasl",
+    ]
+
+
 def test_a_packed_snapshot_is_unpacked(tmp_path: Path) -> None:
     packed = gzip.compress(snapshot(0, {SESSION: 5000}))
     assert SESSION in loaded(tmp_path, snapshot_0_gz=packed).sessions
