@@ -200,7 +200,7 @@ class Watches:
             told.append(Told(watcher, event, path))
 
         for path in data:
-            node = tree.nodes.get(path)
+            node = tree.nodes.get(path or "/")
             if node is None:
                 missed(Event.DELETED, path)
             elif node.mzxid > seen_zxid:
@@ -208,12 +208,12 @@ class Watches:
             else:
                 self.data(path, watcher)
         for path in exist:
-            if path in tree.nodes:
+            if (path or "/") in tree.nodes:
                 missed(Event.CREATED, path)
             else:
                 self.data(path, watcher)
         for path in children:
-            node = tree.nodes.get(path)
+            node = tree.nodes.get(path or "/")
             if node is None:
                 missed(Event.DELETED, path)
             elif node.pzxid > seen_zxid:

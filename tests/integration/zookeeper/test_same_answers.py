@@ -59,7 +59,7 @@ def compared(folder: Path, seed: int, count: int, expiries: int) -> tuple[Counte
             for number, step in enumerate(script(seed, count, expiries)):
                 at_once = pool.map if step.does == "expire" else map
                 mine, theirs = at_once(lambda run: run.take(step), runs)  # noqa: B023
-                assert mine == theirs, f"seed {seed}, step {number}: {step}"
+                assert mine == theirs, f"seed {seed}, step {number}: {step}: {mine} {theirs}"
                 code = mine.answer[0] if isinstance(mine.answer, tuple) else mine.answer
                 codes[code if step.does == "ask" else step.does] += 1
                 told += sum(map(len, mine.told))

@@ -144,3 +144,14 @@ def test_who_comes_back_after_a_session_s_time_comes_too_late() -> None:
     again = struct.pack(">iqiq", 0, 0, 6000, 8) + jute.buffer(b"secret") + b"\0"
     assert not connected(service, again, 6499).closing
     assert connected(service, again, 13_000).closing
+
+
+def test_the_root_by_its_empty_name_is_there_when_watches_are_set_again() -> None:
+    """Java has it by both; a data watch of "" is what a chroot's root may become."""
+    service = made()
+    connection = connected(service)
+    seen = struct.pack(">q", service.ensemble.zxid)
+    before = len(connection.out)
+    body = seen + jute.texts([""]) + jute.texts([]) + jute.texts([""])
+    assert asked(service, connection, Type.SET_WATCHES, body) == 0
+    assert len(connection.out) == before + 1, "it is told of nothing"
