@@ -113,6 +113,8 @@ class Server:
         self.service.resume(self._began_ms)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._expire)
+            if self._store is not None:
+                nursery.start_soon(self._reaps, self._store)
             if self._sync:
                 nursery.start_soon(self._syncs)
             nursery.start_soon(trio.serve_listeners, self._connection, listeners)
@@ -132,8 +134,17 @@ class Server:
             await trio.sleep(self._tick_ms / 2000)
             self.service.expire(self._now())
             self._wake()
-            if self._store is not None:
-                self._store.reap(_say)
+
+    async def _reaps(self, store: Store) -> None:
+        """What is deleted is large, and its disk may be busy."""
+        while True:
+            await trio.sleep(self._tick_ms / 2000)
+            clean = store.reap(_say)
+            if clean is not None:
+                try:
+                    await trio.to_thread.run_sync(clean)
+                except OSError as error:
+                    _say(f"{store.folder} keeps what nobody needs: {error}")
 
     @staticmethod
     def _now() -> int:

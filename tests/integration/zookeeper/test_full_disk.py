@@ -92,7 +92,9 @@ def test_a_snapshot_that_has_no_room_is_told_and_the_log_goes_on(tmp_path: Path)
         store.snapshot(zk)
 
         def told(count: int = number + 1) -> bool:
-            store.reap(said.append)
+            clean = store.reap(said.append)
+            if clean is not None:
+                clean()
             return len(said) == count
 
         eventually(told, "it has failed")
