@@ -114,6 +114,10 @@ def main(words: list[str]) -> int:
         trio.run(_run, server, given.host, given.port)
     except* DiskFails as errors:
         code = _fails(given.data, next(_leaves(errors)))
+    except* OSError as errors:
+        where = f"{given.host}:{given.port}"
+        print(f"{where}: {next(_leaves(errors))}: give another --port or --host", file=sys.stderr)
+        code = 1
     finally:
         store.close()
     return code

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import random
+import re
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -121,3 +124,15 @@ def test_a_session_that_ends_while_the_server_is_down_ends_a_full_time_out_later
         eventually(gone, "it is gone", lambda: "", 10)
         assert time.monotonic() - began >= 0.9
         assert not raw.connect()
+
+
+def test_a_port_that_is_taken_is_told_in_a_line(tmp_path: Path) -> None:
+    with server(tmp_path / "first") as zk:
+        command = [sys.executable, "-m", "highwater.zookeeper", "--data", str(tmp_path / "second")]
+        done = subprocess.run(
+            [*command, "--port", str(zk.port)], capture_output=True, text=True, timeout=60
+        )
+        assert done.returncode == 1
+        assert re.fullmatch(
+            rf"127\.0\.0\.1:{zk.port}: .*in use.*: give another --port or --host\n", done.stderr
+        )
