@@ -35,6 +35,7 @@ SCHEMA = schemas.obj(
     scram=schemas.array(schemas.TEXT),
     external_ports=schemas.array(_PORT),
     zookeeper=schemas.TEXT,
+    zookeeper_sync=schemas.FLAG,
     zookeeper_port=_PORT,
     control_port=_PORT,
     control_host=schemas.TEXT,
@@ -66,6 +67,8 @@ class AgentSettings:
     zookeeper: str = ""
     """java, embedded or HOST:PORT[,...][/CHROOT], of processes alone; empty: the one that the
     folder had, else embedded."""
+    zookeeper_sync: bool = False
+    """Its writes are on the disk itself before they are answered."""
     zookeeper_port: int = 0
     """A preference; 0: any."""
     control_port: int = 0
@@ -163,6 +166,7 @@ class AgentSettings:
             profile=self.profile,
             external_ports=self.external_ports,
             zookeeper=self.zookeeper,
+            zookeeper_sync=self.zookeeper_sync,
             zookeeper_port=self.zookeeper_port,
             proxies=self.proxies,
             program=program,

@@ -54,12 +54,14 @@ class Wish:
     scram: tuple[str, ...] = field(repr=False)
     runtime: str = "process"
     zookeeper: str = ""
+    zookeeper_sync: bool = False
 
     def options(self) -> list[str]:
         plain = ("brokers", "runtime", "port", "profile", "program", "control")
         words = [f"--{name}={getattr(self, name)}" for name in plain]
         words.append(f"--control-host={self.control_host}")
         words += [f"--zookeeper={self.zookeeper}"] * bool(self.zookeeper)
+        words += ["--zookeeper-sync"] * self.zookeeper_sync
         words.append("--proxies" if self.proxies else "--no-proxies")
         words += ["--secure"] * (self.security != "plaintext")
         words += [f"--set={name}={value}" for name, value in self.properties.items()]
@@ -104,6 +106,11 @@ class Wish:
     help="`embedded`: Highwater's, in Python; `java`: ZooKeeper's own server, which needs Java;"
     " HOST:PORT[,...][/CHROOT]: one that runs.  [default: the one that the folder had, else"
     " embedded]",
+)
+@click.option(
+    "--zookeeper-sync",
+    is_flag=True,
+    help="ZooKeeper answers a write when the disk has it, and so keeps it over a power loss.",
 )
 @click.option(
     "--set",
@@ -158,6 +165,7 @@ def up(
     profile: str,
     program: str,
     zookeeper: str,
+    zookeeper_sync: bool,
     properties: dict[str, str],
     control: int,
     control_host: str,
@@ -199,6 +207,7 @@ def up(
         scram,
         "compose" if runtime == "compose" else "process",
         zookeeper,
+        zookeeper_sync,
     )
     if runtime == "compose":
         _require_processes_for(wish)
@@ -219,6 +228,7 @@ def _require_processes_for(wish: Wish) -> None:
         "--program": wish.program != "highwater",
         "--no-proxies": not wish.proxies,
         "--zookeeper": bool(wish.zookeeper),
+        "--zookeeper-sync": wish.zookeeper_sync,
         "--secure": wish.security != "plaintext",
         "--add-scram": bool(wish.scram),
     }
@@ -283,6 +293,7 @@ def _up_here(wish: Wish) -> None:
         scram=wish.scram,
         runtime=wish.runtime,
         zookeeper=wish.zookeeper,
+        zookeeper_sync=wish.zookeeper_sync,
         quick_end=False,
         external_ports=tuple(range(wish.port, wish.port + wish.brokers)),
         # any other cluster has its own: two that start at once would both find 2181 free
@@ -414,3 +425,5 @@ def down(delete: bool, folder: Path | None) -> None:
             delete_volumes(folder)
         shutil.rmtree(folder)
         click.echo(f"deleted {folder}")
+        if state.get("zookeeper_kind") == "elsewhere":
+            click.echo(f"its znodes stay in the ZooKeeper at {state['zookeeper']}")

@@ -383,7 +383,9 @@ class ProcessCluster(LocalCluster):
         env: Mapping[str, str] | None = None
         if member == ZOOKEEPER:
             tick = _TICK_MS.get(self.settings.profile, 2000)
-            command = zookeeper.start_of(self._zookeeper, folder, self._zookeeper_port, tick)
+            command = zookeeper.start_of(
+                self._zookeeper, folder, self._zookeeper_port, tick, self.settings.zookeeper_sync
+            )
         else:
             program = self.settings.program
             if member not in self._controllers:

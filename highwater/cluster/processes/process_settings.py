@@ -31,6 +31,8 @@ class Settings:
     zookeeper: str = ""
     """java, embedded or HOST:PORT[,...][/CHROOT]; empty: the one that the folder had, else
     embedded."""
+    zookeeper_sync: bool = False
+    """Its writes are on the disk itself before they are answered."""
     proxies: bool = False
     security: str = "plaintext"
     """ssl, sasl_plaintext or sasl_ssl: a further listener that speaks it has the fixed ports, and

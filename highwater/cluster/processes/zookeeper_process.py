@@ -2,14 +2,15 @@
 
 The jars come from the first of these: the setting HIGHWATER_ZOOKEEPER_HOME (a folder with
 ZooKeeper's jars, or an unpacked release), the project's cache, `mvn`, which fetches them into the
-cache, and the jars that PySpark ships.  Only the needed jars go on the class
-path: opening all 250 of Spark's takes half the start-up time.
+cache, and the jars that PySpark ships.  Only the needed jars go on the class path: opening all 250
+of Spark's takes half the start-up time.
 
 `python -m highwater.cluster.processes.zookeeper_process` prints their place.
 
-It does not wait for the disk (zookeeper.forceSync=no, as in Apache Kafka's own tests).  It is
-killed with its processes, whose writes the kernel keeps, and not by a power loss; and brokers that
-write gigabytes beside it would hold up its first answer for longer than a session lasts.
+Unless told to, it does not wait for the disk (zookeeper.forceSync=no, as in Apache Kafka's own
+tests).  It is killed with its processes, whose writes the kernel keeps, and not by a power loss;
+and brokers that write gigabytes beside it would hold up its first answer for longer than a session
+lasts.
 """
 
 from __future__ import annotations
@@ -119,11 +120,12 @@ def for_a_proof(asked: str) -> str:
     return JAVA
 
 
-def start_of(kind: str, folder: Path, port: int, tick_ms: int) -> list[str]:
-    """The command that starts a ZooKeeper of this kind in `folder`."""
+def start_of(kind: str, folder: Path, port: int, tick_ms: int, sync: bool = False) -> list[str]:
+    """The command that starts a ZooKeeper of this kind in `folder`; with `sync` its writes are on
+    the disk itself before they are answered."""
     if kind == JAVA:
         try:
-            return prepare(folder, port, tick_ms)
+            return prepare(folder, port, tick_ms, sync)
         except StartError as error:
             remedy = "use --zookeeper embedded"
             if (folder / "data" / "version-2").exists():
@@ -133,10 +135,11 @@ def start_of(kind: str, folder: Path, port: int, tick_ms: int) -> list[str]:
                 )
             raise StartError(f"ZooKeeper's own server: {error}; or {remedy}") from None
     words = ["--data", str(folder / "data"), "--port", str(port), "--tick", str(tick_ms)]
+    words += ["--sync"] * sync
     return [sys.executable, "-I", "-m", "highwater.zookeeper", *words]
 
 
-def prepare(folder: Path, port: int, tick_ms: int) -> list[str]:
+def prepare(folder: Path, port: int, tick_ms: int, sync: bool = False) -> list[str]:
     """Writes the configuration into `folder`; returns the command that starts Java's there."""
     java, jars = find_java(), find_jars()
     folder.mkdir(parents=True, exist_ok=True)
@@ -156,7 +159,7 @@ def prepare(folder: Path, port: int, tick_ms: int) -> list[str]:
         "-Dorg.slf4j.simpleLogger.dateTimeFormat=yyyy-MM-dd'T'HH:mm:ss,SSS",
         "-Dorg.slf4j.simpleLogger.showThreadName=false",
         "-Dzookeeper.admin.enableServer=false",
-        "-Dzookeeper.forceSync=no",
+        f"-Dzookeeper.forceSync={'yes' if sync else 'no'}",
         "-cp",
         jars.class_path,
         "org.apache.zookeeper.server.ZooKeeperServerMain",

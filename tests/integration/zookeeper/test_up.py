@@ -3,6 +3,7 @@ a folder that remembers."""
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -11,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import psutil
 import pytest
 
 from highwater.agent.client import Control, ControlError
@@ -51,10 +53,12 @@ def test_it_needs_no_java_and_keeps_what_was_there(tmp_path: Path) -> None:
     assert done.returncode != 0
     assert "no Java found" in done.stderr
     assert "use --zookeeper embedded" in done.stderr
-    done = highwater(*up, env=bare)
+    done = highwater(*up, "--zookeeper-sync", env=bare)
     assert done.returncode == 0, done.stderr
     try:
         assert "(embedded)" in done.stdout
+        pid = json.loads((folder / "state.json").read_text())["processes"]["zookeeper"]["pid"]
+        assert "--sync" in psutil.Process(pid).cmdline()
         with control_of(folder) as control:
             assert control.status()["zookeeper_kind"] == "embedded"
             control.create_topic("orders", partitions=1)
@@ -106,4 +110,5 @@ def test_one_that_runs_already_is_no_member_and_its_links_can_be_cut(tmp_path: P
             with control_of(folder) as control:
                 assert "orders" in [topic["name"] for topic in control.topics()]
         finally:
-            highwater("down", "--dir", str(folder))
+            done = highwater("down", "--delete", "--dir", str(folder))
+        assert f"its znodes stay in the ZooKeeper at {address}" in done.stdout
