@@ -1,9 +1,10 @@
 """`highwater bench starts`: the time until a cluster serves, and until a test has its first record.
 
 Theory of operation.  Each round starts everything from nothing, on each side in turn: `highwater
-up --detach`, timed as its user waits for it; and a pytest run of two tests that ask for different
-clusters, which tell when their first record was acknowledged with acks=all.  At last a cluster
-takes a load, and the memory of all its processes is added up.
+up --detach`, timed as its user waits for it, with the CPU that its processes have used by then; and
+a pytest run of two tests that ask for different clusters, which tell when their first record was
+acknowledged with acks=all.  At last a cluster takes a load, and the memory of all its processes is
+added up.
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
+import psutil
 import trio
 
 from highwater.agent.client import AgentProcess
@@ -69,6 +72,9 @@ class Plan:
 @dataclass(slots=True)
 class Found:
     up_s: list[float] = field(default_factory=list)
+    agent_cpu_s: list[float] = field(default_factory=list)
+    zookeeper_cpu_s: list[float] = field(default_factory=list)
+    brokers_cpu_s: list[float] = field(default_factory=list)
     first_s: list[float] = field(default_factory=list)
     second_s: list[float] = field(default_factory=list)
     pss_mib: list[float] = field(default_factory=list)
@@ -89,6 +95,9 @@ async def run(plan: Plan, sides: Sequence[Side], progress: Progress) -> list[Row
         progress(f"{side.name}: {results.pss_mib[-1]:.0f} MiB")
     rows = (
         ("highwater up --detach, until three brokers serve", "s", "up_s"),
+        ("CPU until then: the agent", "s", "agent_cpu_s"),
+        ("CPU until then: ZooKeeper", "s", "zookeeper_cpu_s"),
+        ("CPU until then: three brokers", "s", "brokers_cpu_s"),
         ("from the start of pytest to a test's first acknowledged record", "s", "first_s"),
         ("the same for a second cluster of the run", "s", "second_s"),
         (f"PSS of all processes after {plan.load_s:g} s of load", "MiB", "pss_mib"),
@@ -114,6 +123,11 @@ def _once(side: Side, folder: Path, found: Found) -> None:
     began = time.monotonic()
     _done([*highwater, "up", "--detach", port, f"--zookeeper={side.zookeeper}", *cluster], folder)
     found.up_s.append(time.monotonic() - began)
+    state = json.loads((folder / "cluster" / "state.json").read_text())
+    found.agent_cpu_s.append(_cpu_s(state["supervisor"]))
+    processes = state["processes"]
+    found.zookeeper_cpu_s.append(_cpu_s(processes.pop("zookeeper")))
+    found.brokers_cpu_s.append(sum(map(_cpu_s, processes.values())))
     _done([*highwater, "down", "--delete", *cluster], folder)
     (folder / "test_start.py").write_text(_TESTS)
     told = folder / "told"
@@ -124,6 +138,11 @@ def _once(side: Side, folder: Path, found: Found) -> None:
     first, second = map(json.loads, told.read_text().splitlines())
     found.first_s.append(first)
     found.second_s.append(second)
+
+
+def _cpu_s(raw: dict[str, Any]) -> float:
+    times = psutil.Process(raw["pid"]).cpu_times()
+    return times.user + times.system
 
 
 def _done(command: Sequence[str], folder: Path, **variables: str) -> None:

@@ -68,8 +68,11 @@ def compare(
     json_file: Path | None,
     folder: Path | None,
     page: Page | None = None,
+    zookeeper: str = "java",
 ) -> list[Row]:
-    """Runs a plan on Highwater and on the other side, and shows its rows."""
+    """Runs a plan on Highwater and on the other side, and shows its rows.
+
+    `zookeeper`: Highwater's, where it is not what is compared."""
     import trio
 
     from highwater.bench.figures.sides import Side
@@ -77,7 +80,7 @@ def compare(
     from highwater.cluster.processes.programs import Highwater
 
     with working(folder) as work:
-        own = "embedded" if against == "zookeeper" else "java"
+        own = "embedded" if against == "zookeeper" else zookeeper
         sides = [Side("Highwater", Highwater(), work / "ours", zookeeper=own)]
         if against == "zookeeper":
             sides.append(Side("on ZooKeeper's own server", Highwater(), work / "theirs"))

@@ -40,4 +40,12 @@ def starts(
         raise click.UsageError("`bench all` starts Apache Kafka: use --against zookeeper here")
     page = Page(markdown_file, "bench starts", "Starts") if markdown_file else None
     plan = Plan(rounds, seconds)
-    compare(run, plan, against=against, json_file=json_file, folder=folder, page=page)
+    compare(
+        run,
+        plan,
+        against=against,
+        json_file=json_file,
+        folder=folder,
+        page=page,
+        zookeeper="embedded",
+    )
