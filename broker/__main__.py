@@ -165,7 +165,7 @@ def _run(config: Config, link: ZooKeeperLink) -> int:
     from highwater.kafka.wire.codecs_only import load_codecs_only
 
     load_codecs_only()
-    _prepare_codecs()
+    prepare_codecs()
     try:
         trio.run(_serve, config, link)
     except SystemExit:
@@ -177,7 +177,7 @@ def _run(config: Config, link: ZooKeeperLink) -> int:
     return OK
 
 
-def _prepare_codecs() -> None:
+def prepare_codecs() -> None:
     """Prepares the codecs with which a controller begins, and those of clients' first requests."""
     from highwater.broker.handlers import metadata
     from highwater.kafka.wire import codec
@@ -271,7 +271,7 @@ def _report(config: Config, error: BaseException) -> int:
     return code
 
 
-def _leave(code: int) -> NoReturn:
+def leave(code: int) -> NoReturn:
     """Ends with this code, also where the output cannot be written (Python's own would be 120)."""
     try:
         sys.stdout.flush()
@@ -282,4 +282,4 @@ def _leave(code: int) -> NoReturn:
 
 
 if __name__ == "__main__":
-    _leave(main())
+    leave(main())

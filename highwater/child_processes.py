@@ -27,10 +27,10 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Protocol
 
 import psutil
 
@@ -131,6 +131,25 @@ def take_lock(folder: Path) -> IO[str]:
     return lock
 
 
+class Process(Protocol):
+    """What is used of Popen."""
+
+    pid: int
+
+    @property
+    def returncode(self) -> int | Any: ...
+
+    def poll(self) -> int | None: ...
+
+    def wait(self, timeout: float | None = None) -> int: ...
+
+    def send_signal(self, number: Any, /) -> None: ...
+
+
+Fork = Callable[[Sequence[str], int, Path, Mapping[str, str]], Process | None]
+"""Starts a command with an output, a folder and an environment; None where it cannot."""
+
+
 class Child:
     """A process that this supervisor started: its output goes to a file."""
 
@@ -142,14 +161,18 @@ class Child:
         output: Path,
         cwd: Path,
         env: Mapping[str, str] | None = None,
+        fork: Fork | None = None,
     ) -> None:
+        """`fork` may give the process in place of an exec (`forked_brokers`)."""
         self.name = name
         self.output = output
         self._parent = os.getpid()
         self._output_start = output.stat().st_size if output.exists() else 0
         with output.open("ab") as sink:
+            given = os.environ if env is None else env
+            made = None if fork is None else fork(command, sink.fileno(), cwd, given)
             try:
-                self.popen = subprocess.Popen(
+                self.popen: Process = made or subprocess.Popen(
                     list(command),
                     stdin=subprocess.DEVNULL,
                     stdout=sink,

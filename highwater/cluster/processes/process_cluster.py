@@ -25,7 +25,7 @@ from typing import IO, Any
 
 import trio
 
-from highwater.child_processes import Child, StartError, Watchdog, kill_listed, take_lock
+from highwater.child_processes import Child, Fork, StartError, Watchdog, kill_listed, take_lock
 from highwater.cluster import client_files, internal_topics
 from highwater.cluster.faults.verb_row import Kind
 from highwater.cluster.hosts import Hosts, refuse_writes
@@ -44,9 +44,17 @@ from highwater.cluster.interface import (
 from highwater.cluster.links.link_rules import Links
 from highwater.cluster.lives import PAUSED, UP
 from highwater.cluster.ports import claimed, listens
-from highwater.cluster.processes import kraft, process_ports, server_properties, zookeeper_choice
+from highwater.cluster.processes import (
+    forked_brokers,
+    kraft,
+    process_ports,
+    server_properties,
+    zookeeper_choice,
+)
 from highwater.cluster.processes import zookeeper_process as zookeeper
+from highwater.cluster.processes.forked_brokers import Forks
 from highwater.cluster.processes.process_settings import Settings
+from highwater.cluster.processes.programs import Highwater
 from highwater.cluster.shared import SECURE, LocalCluster, Ports
 
 _TICK_MS = {"test": 500, "kafka": 2000}
@@ -209,10 +217,17 @@ class ProcessCluster(LocalCluster):
             zookeeper_choice.remember(self.member_folder(ZOOKEEPER), self._zookeeper)
             if self.settings.secured or self.settings.scram:
                 await self._store_users(timeout_s)
-        for member in self.members():
-            if member != ZOOKEEPER:
-                self._spawn(member)
-        await self._wait_ready(self.brokers, set(self.brokers), timeout_s)
+        forks = forked_brokers.taken()
+        try:
+            if forks is not None and not await trio.to_thread.run_sync(forks.ready):
+                forks = None
+            for member in self.members():
+                if member != ZOOKEEPER:
+                    self._spawn(member, forks)
+            await self._wait_ready(self.brokers, set(self.brokers), timeout_s)
+        finally:
+            if forks is not None:
+                forks.close()
 
     async def _find_zookeeper(self) -> None:
         for host, port in self._zookeepers():
@@ -377,10 +392,11 @@ class ProcessCluster(LocalCluster):
         require_member(self, member)
         return self._children[member]
 
-    def _spawn(self, member: str) -> None:
+    def _spawn(self, member: str, forks: Forks | None = None) -> None:
         folder = self.member_folder(member)
         folder.mkdir(parents=True, exist_ok=True)
         env: Mapping[str, str] | None = None
+        fork: Fork | None = None
         if member == ZOOKEEPER:
             tick = _TICK_MS.get(self.settings.profile, 2000)
             command = zookeeper.start_of(
@@ -391,11 +407,12 @@ class ProcessCluster(LocalCluster):
             if member not in self._controllers:
                 program = self.settings.program_of(broker_number(member))
             command = program.command(self._write_properties(member), self.settings.profile)
+            fork = forks.fork if forks is not None and program == Highwater() else None
             env = program.environment()
             if self.hosts is not None and member not in self._controllers:
                 env = {**env, **self.hosts.environment(broker_number(member))}
         self._children[member] = Child(
-            member, command, output=self.output(member), cwd=folder, env=env
+            member, command, output=self.output(member), cwd=folder, env=env, fork=fork
         )
         self.lives.note(member, UP)
         self._wanted.add(member)

@@ -110,7 +110,7 @@ def test_a_cluster_with_nothing_but_python(installed: Path) -> None:
         echo one | highwater topic produce orders --dir cluster
         highwater fault kill 'leader of orders-0' --for 0.5 --dir cluster
         highwater topic consume orders --count 1 --within 20 --dir cluster
-        highwater up --dir cluster
+        highwater fault mend --dir cluster
         highwater status --json status.json --dir cluster
         """,
     )

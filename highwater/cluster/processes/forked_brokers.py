@@ -1,0 +1,118 @@
+"""The brokers of a new cluster, as forks of one process that has loaded their code.
+
+`begin` starts that process (`broker_forks`) early, so that it loads while its agent does;
+the cluster that the agent starts then takes it.  Where there can be none, as on macOS or under a
+coverage that begins with each process, or where it has ended, brokers are started by exec.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import platform
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from highwater.cluster.processes.programs import Highwater
+
+_PR_SET_CHILD_SUBREAPER = 36
+_READY_S = 30.0
+_MODULE = "highwater.cluster.processes.broker_forks"
+_begun: list[Forks] = []
+
+
+class Forked:
+    """A child that another process has forked for this one; the part of Popen that `Child` uses."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self.returncode: int | None = None
+
+    def poll(self) -> int | None:
+        if self.returncode is None:
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            if pid:
+                self.returncode = os.waitstatus_to_exitcode(status)
+        return self.returncode
+
+    def wait(self, timeout: float | None = None) -> int:
+        until = time.monotonic() + (float("inf") if timeout is None else timeout)
+        while (code := self.poll()) is None:
+            if time.monotonic() > until:
+                raise subprocess.TimeoutExpired(f"process {self.pid}", timeout or 0.0)
+            time.sleep(0.005)
+        return code
+
+    def send_signal(self, number: signal.Signals) -> None:
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+
+class Forks:
+    """The process that forks brokers."""
+
+    def __init__(self, likely: Sequence[str]) -> None:
+        """`likely`: the command of a broker, for whose length `ps` is to have room."""
+        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        optimized = ["-O"] * bool(sys.flags.optimize)
+        command = [sys.executable, *optimized, "-I", "-m", _MODULE, str(theirs.fileno()), ""]
+        command[-1] = "-" * (len(_shown(likely)) - len(_shown(command)))
+        self._popen = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            pass_fds=[theirs.fileno()],
+            start_new_session=True,
+        )
+        theirs.close()
+        self._socket.settimeout(_READY_S)
+
+    def ready(self) -> bool:
+        """Waits until it has loaded everything; False where it has ended instead."""
+        try:
+            return bool(self._socket.recv(64))
+        except OSError:
+            return False
+
+    def fork(
+        self, command: Sequence[str], output: int, cwd: Path, env: Mapping[str, str]
+    ) -> Forked | None:
+        """The broker of this command; None where the process has ended."""
+        asked = {"command": list(command), "cwd": str(cwd), "env": dict(env)}
+        try:
+            packet = json.dumps({**asked, "parent": os.getpid()}).encode()
+            socket.send_fds(self._socket, [packet], [output])
+            answer = self._socket.recv(64)
+        except OSError:
+            return None
+        return Forked(json.loads(answer)) if answer else None
+
+    def close(self) -> None:
+        """It ends at once; its brokers live on."""
+        self._socket.close()
+        self._popen.kill()
+        self._popen.wait()
+
+
+def _shown(command: Sequence[str]) -> bytes:
+    return b"".join(word.encode() + b"\0" for word in command)
+
+
+def begin(program: str, runtime: str, folder: Path, profile: str) -> None:
+    """For the cluster that this process is about to start there."""
+    possible = platform.system() == "Linux" and "COVERAGE_PROCESS_START" not in os.environ
+    if possible and (program, runtime) == ("highwater", "process"):
+        properties = folder / "broker-1" / "server.properties"
+        _begun.append(Forks(Highwater().command(properties, profile)))
+
+
+def taken() -> Forks | None:
+    return _begun.pop() if _begun else None
