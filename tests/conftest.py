@@ -15,9 +15,7 @@ import pytest
 import trio
 from trio._core._run import GLOBAL_RUN_CONTEXT
 
-from highwater.child_processes import StartError
 from highwater.cluster.port_shares import SETTING, share_of_ports
-from highwater.verdict.by_spark import spark_submit
 
 if worker := os.environ.get("PYTEST_XDIST_WORKER"):
     os.environ[SETTING] = share_of_ports(
@@ -31,26 +29,25 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.path not in slow)
 
 
+NO_JAVA = ("no Java found", "there is no java on PATH", "JAVA_GATEWAY_EXITED")
+"""Highwater's words for it, and PySpark's."""
+
+
 def _without_java() -> Generator[None, Any, Any]:
     """A test that needs Java, where there is none, is skipped; in CI it fails."""
     try:
         return (yield)
-    except (StartError, spark_submit.SparkMissing) as error:
-        if not os.environ.get("CI") and ("no Java found" in str(error) or "no java" in str(error)):
-            pytest.skip(str(error))
-        raise
+    except Exception as error:
+        if os.environ.get("CI") or not any(sign in str(error) for sign in NO_JAVA):
+            raise
+        pytest.skip(str(error))
 
 
 pytest_runtest_call = pytest.hookimpl(wrapper=True, specname="pytest_runtest_call")(_without_java)
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_fixture_setup() -> Generator[None, Any, Any]:
-    return (yield from _without_java())
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtest_setup() -> None:
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_setup() -> Generator[None, Any, Any]:
     """Forgets the loop of a test that pytest-timeout ended inside of trio.run.
 
     No later test of this process could run one, and each would fail for the first one's reason.
@@ -60,3 +57,4 @@ def pytest_runtest_setup() -> None:
         told, sys.unraisablehook = sys.unraisablehook, lambda _: None
         gc.collect()  # the loop's tasks end, and cannot
         sys.unraisablehook = told
+    return (yield from _without_java())

@@ -194,8 +194,8 @@ class Play:
             return  # it went with its broker, or was taken away by the controller
 
     def _paths(self) -> list[str]:
-        """All znodes, but those that say where the records are, and the announcements."""
-        spared = ("/isr_change", "/log_dir_event", "/config/changes", "/kafka-acl-")
+        """All znodes but ZooKeeper's, those that say where the records are, and announcements."""
+        spared = ("/isr_change", "/log_dir_event", "/config/changes", "/kafka-acl-", "/zookeeper")
         found = [
             path
             for path in self.simulation.zookeeper.ensemble.nodes

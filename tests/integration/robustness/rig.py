@@ -32,7 +32,8 @@ def fresh_port() -> int:
 
 
 class ZooKeeper:
-    """A real ZooKeeper; each test has a path of its own in it."""
+    """ZooKeeper's own server, or the embedded one where there is no Java; each test has a path of
+    its own in it."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -43,7 +44,8 @@ class ZooKeeper:
 
     def prepared(self) -> list[str]:
         """Its files, and the command that starts it."""
-        return zookeeper.prepare(self.folder, self.port, 500)
+        kind = zookeeper.for_a_proof("")
+        return zookeeper.start_of(kind, self.folder, self.port, 500)
 
     def start(self) -> None:
         output = self.folder / "output.log"
@@ -57,6 +59,11 @@ class ZooKeeper:
     def end(self) -> None:
         self.child.signal(signal.SIGKILL)
         self.child.wait(60)
+
+
+class JavasZooKeeper(ZooKeeper):
+    def prepared(self) -> list[str]:
+        return zookeeper.prepare(self.folder, self.port, 500)
 
 
 class BrokerProcess:

@@ -18,7 +18,6 @@ from tests.integration.robustness.rig import (
     assert_one_line,
     closed_by_broker,
     connect,
-    fresh_port,
     leader_of,
     metadata,
 )
@@ -159,14 +158,6 @@ def up(folder: Path, *arguments: str, **environment: str) -> subprocess.Complete
     return subprocess.run(
         [*command, *arguments], capture_output=True, text=True, timeout=120, env=env, check=False
     )
-
-
-def test_up_without_java(tmp_path: Path) -> None:
-    port = str(fresh_port())
-    done = up(tmp_path / "cluster", "--brokers", "1", "--port", port, PATH="/nowhere")
-    assert done.returncode == 1
-    [line] = done.stderr.splitlines()
-    assert line.startswith("highwater: no Java found: install Java 17")
 
 
 def test_up_on_a_port_in_use(tmp_path: Path) -> None:

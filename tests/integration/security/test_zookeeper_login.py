@@ -17,7 +17,7 @@ from tests.authority import PASSWORD, Authority
 from tests.integration.oracle.rig import APACHE, program
 from tests.integration.robustness.rig import (
     BrokerProcess,
-    ZooKeeper,
+    JavasZooKeeper,
     assert_one_line,
     fresh_port,
     leader_of,
@@ -29,7 +29,7 @@ USER, SECRET = "kafka", 'se;cr"et'
 ALL, READ = 31, 1
 
 
-class LoginZooKeeper(ZooKeeper):
+class LoginZooKeeper(JavasZooKeeper):
     """It takes logins by digest, and TLS at `secure_port`."""
 
     def __init__(self, folder: Path, authority: Authority) -> None:

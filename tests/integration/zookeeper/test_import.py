@@ -18,7 +18,7 @@ from highwater.cli.cluster_folder import control_url
 from highwater.cluster.ports import free_ports
 from highwater.zookeeper import jute
 from highwater.zookeeper.jute import Type
-from tests.integration.robustness.rig import ZooKeeper
+from tests.integration.robustness.rig import JavasZooKeeper
 from tests.integration.zookeeper.raw_client import Raw, create, path_and
 from tests.integration.zookeeper.script import Run, script
 from tests.integration.zookeeper.two_servers import server
@@ -26,7 +26,7 @@ from tests.integration.zookeeper.two_servers import server
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
 
-class Java(ZooKeeper):
+class Java(JavasZooKeeper):
     """Java's, with system properties of a test's own."""
 
     def __init__(self, folder: Path, *options: str) -> None:

@@ -17,7 +17,7 @@ import trio
 
 from highwater.cluster.ports import free_ports
 from highwater.zookeeper.sockets import Server
-from tests.integration.robustness.rig import ZooKeeper
+from tests.integration.robustness.rig import JavasZooKeeper
 from tests.integration.zookeeper.script import Run, script
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
@@ -50,7 +50,7 @@ def embedded() -> Iterator[tuple[str, int]]:
 
 def compared(folder: Path, seed: int, count: int, expiries: int) -> tuple[Counter[object], int]:
     """The codes of the answers, and how many events sessions were told."""
-    java = ZooKeeper(folder)
+    java = JavasZooKeeper(folder)
     try:
         with embedded() as ours, ThreadPoolExecutor(2) as pool:
             runs = Run(ours), Run(("127.0.0.1", java.port))

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from highwater.child_processes import Child
 from highwater.cluster.ports import free_ports
-from tests.integration.robustness.rig import ZooKeeper
+from tests.integration.robustness.rig import JavasZooKeeper
 from tests.waiting import eventually
 
 Address = tuple[str, int]
@@ -69,7 +69,7 @@ def java(folder: Path, settings: dict[str, str] | None = None) -> Iterator[Addre
         made.end()
 
 
-class _Java(ZooKeeper):
+class _Java(JavasZooKeeper):
     def __init__(self, folder: Path, settings: dict[str, str]) -> None:
         self._settings = settings
         super().__init__(folder)
