@@ -60,6 +60,8 @@ async def create(cluster: Brokers, timeout_s: float) -> None:
     """
     lacking = ""
     with trio.move_on_after(timeout_s):
+        for kind, topic in _KINDS.items():  # so that both are made at the same time
+            await _asked(cluster.address(next(iter(cluster.brokers))), kind, topic)
         for number in cluster.brokers:
             for kind, topic in _KINDS.items():
                 lacking = f"broker {number} does not name a coordinator of {topic}"
