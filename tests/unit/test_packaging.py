@@ -8,9 +8,11 @@ import sys
 import tomllib
 from collections.abc import Iterator
 from functools import cache
+from importlib import metadata
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 import hatch_build
 from highwater import machine_code
@@ -110,6 +112,24 @@ def test_every_dependency_of_the_project_is_locked() -> None:
     ]
     names = {re.split(r"[\[<>=~ ]", line)[0] for line in declared}
     assert names - set(pins(ROOT / "requirements.lock")) == set()
+
+
+def test_nothing_that_a_demo_needs_is_installed_after_it_begins() -> None:
+    found = re.search(r'^later="([^"]*)"', (ROOT / "scripts" / "setup").read_text(), re.M)
+    assert found is not None
+    later = {*found[1].split(), "pyspark", "py4j"}
+    assert later - set(pins(ROOT / "requirements.lock")) == set()
+    needed, todo = set(), [("highwater-kafka", "harness"), ("highwater-kafka", "")]
+    todo += [("hatchling", ""), ("editables", ""), ("kafka-python", "")]  # install the clone itself
+    while todo:
+        name, extra = todo.pop()
+        needed.add(name)
+        for line in metadata.requires(name) or []:
+            requirement = Requirement(line)
+            wanted = requirement.marker is None or requirement.marker.evaluate({"extra": extra})
+            if wanted and requirement.name.lower() not in needed:
+                todo.append((requirement.name.lower(), ""))
+    assert needed & later == set()
 
 
 @pytest.mark.thorough

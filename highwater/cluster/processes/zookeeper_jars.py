@@ -12,7 +12,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from highwater.maven import Artifact, cache_dir, fetch_jars, has_jars
+from highwater.maven import Artifact, FetchError, cache_dir, fetch_jars, has_jars
 
 ZOOKEEPER_VERSION = "3.9.3"
 ARTIFACTS = (
@@ -65,3 +65,10 @@ def fetch(env: Mapping[str, str] = os.environ) -> Path:
         print(f"fetches ZooKeeper {ZOOKEEPER_VERSION} by Maven, once", file=sys.stderr, flush=True)
     fetch_jars(f"ZooKeeper {ZOOKEEPER_VERSION}", ARTIFACTS, cached(), env, alone=True)
     return cached()
+
+
+if __name__ == "__main__":
+    try:
+        fetch()
+    except FetchError as problem:
+        sys.exit(str(problem))
