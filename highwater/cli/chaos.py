@@ -341,7 +341,7 @@ def _need_spark() -> None:
     from highwater.verdict.by_spark.spark_submit import SparkMissing, find
 
     try:
-        find()
+        find(click.echo)
     except SparkMissing as error:
         complain(str(error))
         raise SystemExit(3) from None

@@ -24,6 +24,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from highwater import late_setup
 from highwater.child_processes import StartError
 from highwater.cluster.processes.zookeeper_choice import EMBEDDED, JAVA
 from highwater.cluster.processes.zookeeper_jars import ARTIFACTS, cached, fetch
@@ -87,7 +88,8 @@ def find_jars(env: Mapping[str, str] = os.environ) -> ZooKeeperJars:
     if has_jars(ARTIFACTS, cached()):
         return _whole(cached())
     if problem := _not_fetched(env):
-        spec = importlib.util.find_spec("pyspark")
+        by_half = late_setup.spark_is_there_by_half()
+        spec = None if by_half else importlib.util.find_spec("pyspark")
         for package in list(spec.submodule_search_locations or ()) if spec else []:
             if path := _jars_in(Path(package) / "jars"):
                 return ZooKeeperJars(path, f"PySpark ({package}/jars)")

@@ -28,6 +28,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from highwater import late_setup
 from highwater.base.install_hint import install_hint
 from highwater.child_processes import Child
 from highwater.maven import Artifact, FetchError, cache_dir, fetch_jars, has_jars
@@ -88,15 +89,24 @@ class Spark:
         return env
 
 
-def find() -> Spark:
-    """PySpark of this environment and a Java that it runs on, or SparkMissing."""
+def find(progress: Progress = print) -> Spark:
+    """PySpark of this environment and a Java that it runs on, or SparkMissing.
+
+    Waits for a PySpark that is still being installed, unless there is no Java for it.
+    """
+    java = _find_java()
+    try:
+        late_setup.wait(progress)
+    except late_setup.LateSetupFailed as error:
+        raise SparkMissing(str(error)) from error
+    importlib.invalidate_caches()
     spec = importlib.util.find_spec("pyspark")
     if spec is None or spec.origin is None:
         raise SparkMissing(f"PySpark is not installed: {INSTALL}")
     home = Path(spec.origin).parent
     if not (home / "bin" / "spark-submit").is_file():
         raise SparkMissing(f"{home} holds no bin/spark-submit (a client-only PySpark?): {INSTALL}")
-    return Spark(home, _find_java())
+    return Spark(home, java)
 
 
 def _find_java() -> str:
@@ -155,7 +165,7 @@ def verify(
 
     With `bootstrap` the topics are read first.  Raises SparkMissing or SparkFailed.
     """
-    spark = find()
+    spark = find(progress)
     out = run / "spark.json"
     out.unlink(missing_ok=True)
     job = [str(spark_folder() / "verify.py"), str(run), "--found", str(out)]
@@ -251,3 +261,10 @@ def _last_error(log: Path) -> str:
         if "Error" in line or "Exception" in line or line.startswith("verify:")
     ]
     return (telling or said or ["it said nothing"])[-1][:300]
+
+
+if __name__ == "__main__":  # scripts/setup: so that no first verdict waits for the connector
+    try:
+        connector_arguments(print)
+    except SparkMissing as missing:
+        sys.exit(str(missing))
