@@ -261,6 +261,14 @@ def greens(folder: Path, a_slice: bool) -> Iterator[Step]:
     yield Step("total", (*module, "total", str(folder)), sums=True)
 
 
+def fresh_clone(folder: Path, a_slice: bool) -> Iterator[Step]:
+    """With what pip and uv have in their caches, and without."""
+    module = (sys.executable, "-m", "tests.long.fresh_clone")
+    yield Step("with-caches", module)
+    if not a_slice:
+        yield Step("without-caches", (*module, "--without-caches"))
+
+
 def made_batches(folder: Path, a_slice: bool) -> Iterator[Step]:
     """Numbers that no test of CI plays."""
     words = ("MADE_FROM=1000", f"MADE_BATCHES={200 if a_slice else 10_000}")
@@ -323,6 +331,11 @@ JOBS: Mapping[str, Job] = {
         "300 mutants of those that are made by rule, each on the seeds that run its statement, 60 "
         "CPU seconds at most (docs/mutants-generated.md)",
         generated_mutants,
+    ),
+    "fresh-clone": Job(
+        "`scripts/demo --seed 7` in a fresh clone, and when each part of it is over: with what "
+        "the installers have in their caches, and without (the figures)",
+        fresh_clone,
     ),
     "starts": Job(
         "100 starts and stops of the fixtures' cluster",
