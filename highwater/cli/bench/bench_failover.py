@@ -112,6 +112,8 @@ def control(
     from highwater.bench.control import Plan, run
 
     plan = Plan(create, in_all, replicas, rounds=rounds)
-    title = "Many partitions"
-    page = Page(markdown_file, "bench control", title) if markdown_file else None
+    name, title = "bench control", "Many partitions"
+    if against == "zookeeper":
+        name, title = f"{name} zookeeper", f"{title}, by ZooKeeper"
+    page = Page(markdown_file, name, title) if markdown_file else None
     compare(run, plan, against=against, json_file=json_file, folder=folder, page=page)
