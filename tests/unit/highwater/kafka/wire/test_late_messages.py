@@ -44,7 +44,7 @@ def test_a_late_class_is_called_and_asked_like_its_own() -> None:
 def test_a_broker_begins_without_the_schemas_that_it_may_not_need() -> None:
     program = (
         "from highwater.kafka.wire.codecs_only import load_codecs_only; load_codecs_only()\n"
-        "import sys, broker.server\n"
+        "import sys, highwater.broker.server\n"
         "print([n for n in sys.modules if n.startswith('kafka.protocol.') and n.count('.') == 3"
         " and '.schemas.' not in n])"
     )
