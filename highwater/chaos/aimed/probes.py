@@ -65,7 +65,7 @@ OPENS_S: Final = 1.5
 """A held message keeps a window open for so long at least: watchers may be late."""
 SETTLED_S: Final = 0.3
 """An input counts as in a window once it has been there for so long: watchers may be late."""
-LATE_S: Final = 4.0
+LATE_S: Final = 2.0
 """What was seen in the window of a dead copy is its loss when it has not shown up for so long: on a
 busy machine watchers are later than while they settle."""
 _HELD: Final = {
