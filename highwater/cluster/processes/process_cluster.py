@@ -219,11 +219,10 @@ class ProcessCluster(LocalCluster):
                 await self._store_users(timeout_s)
         forks = forked_brokers.taken()
         try:
-            if forks is not None and not await trio.to_thread.run_sync(forks.ready):
-                forks = None
+            ready = forks is not None and await trio.to_thread.run_sync(forks.ready)
             for member in self.members():
                 if member != ZOOKEEPER:
-                    self._spawn(member, forks)
+                    self._spawn(member, forks if ready else None)
             await self._wait_ready(self.brokers, set(self.brokers), timeout_s)
         finally:
             if forks is not None:

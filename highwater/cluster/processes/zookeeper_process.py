@@ -5,8 +5,6 @@ ZooKeeper's jars, or an unpacked release), the project's cache, `mvn`, which fet
 cache, and the jars that PySpark ships.  Only the needed jars go on the class path: opening all 250
 of Spark's takes half the start-up time.
 
-`python -m highwater.cluster.processes.zookeeper_process` prints their place.
-
 Unless told to, it does not wait for the disk (zookeeper.forceSync=no, as in Apache Kafka's own
 tests).  It is killed with its processes, whose writes the kernel keeps, and not by a power loss;
 and brokers that write gigabytes beside it would hold up its first answer for longer than a session
@@ -192,10 +190,3 @@ def answers(port: int, timeout_s: float = 1.0) -> bool:
     except OSError:
         return False
     return b"Mode:" in data
-
-
-if __name__ == "__main__":
-    try:
-        print(find_jars().where)
-    except StartError as problem:
-        sys.exit(f"zookeeper: {problem}")
