@@ -225,7 +225,8 @@ async def isolate(stage: Stage, fault: Fault) -> Done:
     """Cuts one broker from all others, ZooKeeper, and controllers apart; clients still reach it."""
     member = stage.target(fault)
     others = [broker(n) for n in stage.cluster.brokers if broker(n) != member]
-    others += [m for m in stage.cluster.members() if m == ZOOKEEPER or APART.match(m)]
+    others += [ZOOKEEPER] * bool(stage.cluster.zookeeper_connect)  # it may be no member
+    others += [m for m in stage.cluster.members() if APART.match(m)]
     return cut_pairs(stage, [p for o in others for p in ((member, o), (o, member))])
 
 

@@ -96,7 +96,7 @@ async def _sever(
 
 def _shrink_of(stage: ChaosStage, leader: str, tp: TopicPartition) -> Rule:
     """The rule that holds a leader's change of the partition's ISR."""
-    if ZOOKEEPER not in stage.cluster.members():
+    if not stage.cluster.zookeeper_connect:
         return Rule(Action.HOLD, "AlterPartition", source=leader, limit=0)
     path = f"/topics/{tp.topic}/partitions/{tp.partition}/state"
     return Rule(Action.HOLD, "setData", source=leader, target=ZOOKEEPER, path=path, limit=0)

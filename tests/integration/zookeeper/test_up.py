@@ -100,6 +100,10 @@ def test_one_that_runs_already_is_no_member_and_its_links_can_be_cut(tmp_path: P
                     control.fault("kill", "zookeeper")
                 control.fault("expire_session", "broker-1")
                 control.wait("healthy", 60)
+                fault = control.fault("isolate", "broker-1")
+                assert ["broker-1", "zookeeper"] in control.status()["cuts"]
+                control.end_fault(fault["id"])
+                control.wait("healthy", 60)
             raw = Raw(("127.0.0.1", zk.port))
             assert raw.connect()
             path = path_and("/mine/brokers/topics/orders", b"\0")

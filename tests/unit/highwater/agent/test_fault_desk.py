@@ -31,6 +31,8 @@ class Members:
     def __init__(self) -> None:
         self.links = Links()
 
+    zookeeper_connect = "zookeeper:2181"
+
     def members(self) -> list[str]:
         return ["zookeeper", "broker-1", "broker-2", "broker-3"]
 

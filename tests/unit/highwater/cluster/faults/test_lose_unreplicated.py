@@ -44,6 +44,8 @@ class Members:
         self.killed: list[str] = []
         self.deaths: list[str] = []
 
+    zookeeper_connect = "zookeeper:2181"
+
     def members(self) -> list[str]:
         return [ZOOKEEPER, *map(broker, self.brokers)]
 
