@@ -106,11 +106,10 @@ class AdoptedApp:
         where, windows = cluster.direct_bootstrap, self.windows
         self._watchers = (
             Watcher(where, topic, count[topic], source, tell=windows.sent),
-            Watcher(where, output, count[output], source, tell=lambda id_, *_: windows.shown(id_)),
             Watcher(
-                where, output, count[output], source, "read_uncommitted",
-                lambda id_, *_: windows.stored(id_),
+                where, output, count[output], source, tell=windows.shown, passed=windows.passed
             ),
+            Watcher(where, output, count[output], source, "read_uncommitted", windows.stored),
             CommitWatcher(where, topic, windows),
         )  # fmt: skip
         self._scope = trio.CancelScope()

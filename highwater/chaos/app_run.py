@@ -177,8 +177,8 @@ class AppRun:
         where, windows = plain.direct_bootstrap, self.windows
         feeder = Feeder(where, options.input, run, path, options.values, windows.sent)
         output = (where, options.output, PARTITIONS, source)
-        watcher = Watcher(*output, tell=lambda id_, *_: windows.shown(id_))
-        stored = Watcher(*output, "read_uncommitted", lambda id_, *_: windows.stored(id_))
+        watcher = Watcher(*output, tell=windows.shown, passed=windows.passed)
+        stored = Watcher(*output, "read_uncommitted", windows.stored)
         commits = CommitWatcher(where, options.input, windows)
         engine = Engine(stage, faults_log, self.progress.say, app_verbs.VERBS)
         try:

@@ -124,6 +124,8 @@ class Watcher:
     isolation: str = "read_committed"
     tell: Callable[[str, int, int], None] = lambda id_, partition, offset: None
     """Is told of each id, with its partition and offset."""
+    passed: Callable[[int, int], None] | None = None
+    """Is told where a partition ends for now."""
     ids: set[str] = field(default_factory=set)
     again: int = 0
     """How many of its records had an id that had come before."""
@@ -139,7 +141,9 @@ class Watcher:
             return [TopicPartition(self.topic, p, 0) for p in range(self.partitions)]
 
         phase = f"watching {self.topic}"
-        await follow(phase, self.bootstrap, self.isolation, places, self._take, self.left)
+        await follow(
+            phase, self.bootstrap, self.isolation, places, self._take, self.left, self.passed
+        )
 
     def _take(self, message: Any) -> None:
         found = extract({"id": self.source}, record_of(message))[1]

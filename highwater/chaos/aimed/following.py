@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import trio
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from highwater.client_calls import SOON_S, ClientHangs, apart
 
@@ -20,9 +20,11 @@ async def follow(
     places: Callable[[Any], Awaitable[list[TopicPartition]]],
     take: Callable[[Any], None],
     left: list[str],
+    passed: Callable[[int, int], None] | None = None,
 ) -> None:
     """Reads these places from their beginnings, until cancelled; `left` is told of calls that do
-    not return.
+    not return, and `passed` of partitions and the offsets where they end for now (the last stable
+    offset under read_committed).
 
     The loop carries the records that the client waits for, so that each of its calls has a thread,
     and none is cut short: two threads must not use a consumer.
@@ -34,6 +36,7 @@ async def follow(
             "enable.auto.commit": False,
             "auto.offset.reset": "earliest",
             "isolation.level": isolation,
+            "enable.partition.eof": passed is not None,
             "log_level": 0,
         }
     )
@@ -45,8 +48,10 @@ async def follow(
             with trio.CancelScope(shield=True):
                 came = await apart(phase, SOON_S, consumer.consume, 500, CONSUME_S)
             for message in came:
-                if message.error() is None:
+                if (error := message.error()) is None:
                     take(message)
+                elif passed is not None and error.code() == KafkaError._PARTITION_EOF:
+                    passed(message.partition(), message.offset())
             await trio.lowlevel.checkpoint()
     except ClientHangs as error:
         left.append(str(error))

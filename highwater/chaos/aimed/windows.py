@@ -1,17 +1,20 @@
 """Which inputs of an application would suffer from a death now.
 
-    ahead    a group has committed past the input, and its output is not shown: a death loses it
+    ahead    a group has committed past the input, and its output is neither shown nor hidden: a
+             death loses it
     behind   its output is stored, and no group has committed past it: a death repeats it, unless
              the output goes with an aborted transaction
 
-Stored is what read_uncommitted sees, shown what read_committed sees.  What is told may come in any
-order, and late: an output may be seen before the input's own delivery report.  Pure.
+Stored is what read_uncommitted sees, shown what read_committed sees.  An output is hidden while it
+is stored and read_committed has not come so far: a transaction of anybody's that is open before it
+holds back the last stable offset, and nobody knows yet whether it will be shown.  What is told may
+come in any order, and late: an output may be seen before the input's own delivery report.  Pure.
 """
 
 from __future__ import annotations
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
@@ -30,6 +33,16 @@ class _Partition:
     groups: dict[str, int] = field(default_factory=dict)
 
 
+@dataclass(slots=True)
+class _Output:
+    """One partition of the output."""
+
+    passed: int = 0
+    """read_committed has come to this offset: each record below it is shown, or was aborted."""
+    hidden: deque[tuple[int, str]] = field(default_factory=deque)
+    """Offsets and ids at or above it, in the order of offsets."""
+
+
 class Windows:
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -37,6 +50,9 @@ class Windows:
         self._places: dict[str, tuple[int, int]] = {}
         self._stored: set[str] = set()
         self._shown: set[str] = set()
+        self._hidden: Counter[str] = Counter()
+        """Id -> how many of its outputs are hidden."""
+        self._outputs: defaultdict[int, _Output] = defaultdict(_Output)
         self._open: dict[str, dict[str, float]] = {window: {} for window in WINDOWS}
         """Window -> the ids in it -> since when."""
 
@@ -46,14 +62,30 @@ class Windows:
         self._places[id_] = partition, offset
         self._sort(id_)
 
-    def stored(self, id_: str) -> None:
+    def stored(self, id_: str, partition: int, offset: int) -> None:
+        """read_uncommitted has seen this output."""
+        of = self._outputs[partition]
         self._stored.add(id_)
+        if offset >= of.passed:
+            of.hidden.append((offset, id_))
+            self._hidden[id_] += 1
         self._sort(id_)
 
-    def shown(self, id_: str) -> None:
+    def shown(self, id_: str, partition: int, offset: int) -> None:
+        """read_committed has seen this output."""
         self._stored.add(id_)
         self._shown.add(id_)
         self._sort(id_)
+        self.passed(partition, offset + 1)
+
+    def passed(self, partition: int, offset: int) -> None:
+        """read_committed has come to this offset of the output."""
+        of = self._outputs[partition]
+        of.passed = max(of.passed, offset)
+        while of.hidden and of.hidden[0][0] < of.passed:
+            _, id_ = of.hidden.popleft()
+            self._hidden[id_] -= 1
+            self._sort(id_)
 
     def committed(self, group: str, partition: int, offset: int | None) -> None:
         """A group's offset in a partition of the input; None: it is gone."""
@@ -72,7 +104,7 @@ class Windows:
         if place is None:
             return
         past = place[1] < self._partitions[place[0]].committed
-        self._put(AHEAD, id_, past and id_ not in self._shown)
+        self._put(AHEAD, id_, past and id_ not in self._shown and not self._hidden[id_])
         self._put(BEHIND, id_, not past and id_ in self._stored)
 
     def _put(self, window: str, id_: str, inside: bool) -> None:
