@@ -19,6 +19,7 @@ from highwater.kafka.errors import ApiError, ErrorCode
 from highwater.kafka.security.acls import CLUSTER_NAME, DENIED, SUPPORTED, Operation, ResourceType
 
 if TYPE_CHECKING:
+    from highwater.broker.replica.feed import Feed
     from highwater.broker.request.purgatory import DelayedOperation
     from highwater.broker.services import Services
     from highwater.kafka.security.authentication import Authentication
@@ -147,7 +148,14 @@ class Delayed:
     operation: DelayedOperation
 
 
-Reply = Response | NoResponse | Delayed
+@dataclass(frozen=True, slots=True)
+class Feeding:
+    """The answer to a follower's fetch comes from its feed, which has taken the request."""
+
+    feed: Feed
+
+
+Reply = Response | NoResponse | Delayed | Feeding
 
 
 @dataclass(slots=True)

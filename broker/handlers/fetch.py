@@ -9,9 +9,10 @@ The answer waits in the purgatory until one of these holds: min_bytes are there 
 answer may hold, if that is less); a partition has an error; a partition was read from a segment
 older than the one in which its limit lies; max_wait_ms have passed.  Records are never touched:
 they go from the segment to the socket.  A fetch of thousands of partitions is read in turns, and
-later only its partitions with news are read again.  A follower's partitions at rest are not read
-(`replica/rests.py`); one that wakes joins the fetch that waits.  If the start of a batch must be
-looked up on the disk, the wait is outside of the loop.  v7 brought sessions (KIP-227), v9 the fence
+later only its partitions with news are read again.  If the start of a batch must be looked up on
+the disk, the wait is outside of the loop.  A follower's session has a feed of its own, which
+answers in place of the purgatory (`replica/feed.py`); here is what is told of all of them, and a
+follower's fetch without a session.  v7 brought sessions (KIP-227), v9 the fence
 by leader epoch (KIP-320), v11 the rack (read and ignored), v12 diverging epochs (KIP-595).
 
 Source: kafka.server.DelayedFetch, ReplicaManager.fetchMessages.
@@ -31,12 +32,12 @@ from typing import ClassVar
 import trio
 
 from highwater.base.event_loop import monotonic_ms
-from highwater.broker.context import Access, Api, Context, Delayed, Reply
+from highwater.broker.context import Access, Api, Context, Delayed, Feeding, Reply
 from highwater.broker.log.cold_reads import read_at_once, read_loaded
 from highwater.broker.quota.quota_manager import user_of
+from highwater.broker.replica.feed import AT_ONCE, Feed
 from highwater.broker.replica.fetch_sessions import FetchSession
 from highwater.broker.replica.reading import PartitionRead, counted_bytes, in_older_segment
-from highwater.broker.replica.rests import Rest
 from highwater.broker.request.purgatory import DelayedOperation
 from highwater.broker.request.response import FileSlice, Response
 from highwater.kafka.errors import ApiError, ErrorCode
@@ -63,8 +64,6 @@ API = Api(
 )
 
 ISOLATION_LEVELS = (0, 1)
-AT_ONCE = 120
-"""The number of partitions read before other tasks have their turn: some 3 ms."""
 
 
 def handle(ctx: Context, body: memoryview) -> Reply | Awaitable[Reply]:
@@ -74,21 +73,42 @@ def handle(ctx: Context, body: memoryview) -> Reply | Awaitable[Reply]:
         raise BadMessage(f"a Fetch request that does not parse: {e}") from e
     if request.isolation_level not in ISOLATION_LEVELS:
         return _refused(ctx, request, ErrorCode.UNKNOWN_SERVER_ERROR)
+    follows = request.replica_id != CONSUMER_REPLICA_ID
+    if follows and not ctx.allows(Operation.CLUSTER_ACTION, ResourceType.CLUSTER):
+        code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        return _refused(ctx, request, code, ErrorCode.NONE)
     try:
-        session, asked, full = ctx.services.replicas.sessions.enter(request, ctx.now_ms)
+        session, full = ctx.services.replicas.sessions.enter(request, ctx.now_ms)
     except ApiError as e:
         parts = response_parts(ctx.version, int(e.code), 0, ())
         return Response(parts=parts, error_names=(e.code.name,))
+    if isinstance(session, Feed):
+        return _feed(ctx, request, session, full)
+    asked = request.partitions if session is None else list(session.partitions.values())
     fetch = FetchOperation(ctx, request, session, asked, full)
     if len(asked) > AT_ONCE or not fetch.read_at_once(asked):
         return _in_turns(fetch)
     return Delayed(fetch)
 
 
-def _refused(ctx: Context, request: FetchRequest, code: ErrorCode) -> Response:
-    """The same error for the request and for each partition, as Kafka gives it."""
+def _feed(ctx: Context, request: FetchRequest, feed: Feed, full: bool) -> Reply | Awaitable[Reply]:
+    feed.begin(ctx.version, request.max_wait_ms, request.min_bytes, request.max_bytes, full)
+    return Feeding(feed) if feed.fetched_at_once(ctx.now_ms) else _feed_in_turns(feed)
+
+
+async def _feed_in_turns(feed: Feed) -> Reply:
+    if await feed.in_turns():
+        return Feeding(feed)
+    return Response(parts=feed.nothing())
+
+
+def _refused(
+    ctx: Context, request: FetchRequest, code: ErrorCode, of_request: ErrorCode | None = None
+) -> Response:
+    """The same error for each partition, and for the request, as Kafka gives it."""
     refused = [FetchedPartition(p.tp, int(code), -1, -1, -1, b"", 0) for p in request.partitions]
-    parts = response_parts(ctx.version, int(code), 0, refused)
+    of_request = code if of_request is None else of_request
+    parts = response_parts(ctx.version, int(of_request), 0, refused)
     return Response(parts=parts, error_names=(code.name,))
 
 
@@ -122,13 +142,10 @@ class FetchOperation(DelayedOperation):
         self.session = session
         self.asked = asked
         self.full = full
-        keys: list[Hashable] = [p.tp for p in asked]
-        if session is not None and session.privileged:
-            keys.append(session)
-        self.keys = keys
+        self.keys = [p.tp for p in asked]
         self.timeout_ms = request.max_wait_ms
         self._reads: list[PartitionRead] = []
-        """One for each partition in `asked`, less those at its end that have just joined."""
+        """One for each partition in `asked`."""
         self._size = 0
         """Bytes to send, for all partitions."""
         self._counted = 0
@@ -137,9 +154,10 @@ class FetchOperation(DelayedOperation):
         self._news: set[Hashable] = set()
         self._denied = frozenset[str]()
         """Topics that the client may not read."""
-        if ctx.services.authorizer is not None:
+        if ctx.services.authorizer is not None and not self._follower:
+            topics = dict.fromkeys(p.tp.topic for p in asked)
             self._denied = frozenset(
-                t for t in dict.fromkeys(p.tp.topic for p in asked) if not self._may_read(t)
+                t for t in topics if not ctx.allows(Operation.READ, ResourceType.TOPIC, t)
             )
         self._tried = False
         """Whether it waits: at the first try the handler's reads are still fresh."""
@@ -147,11 +165,6 @@ class FetchOperation(DelayedOperation):
     @property
     def _follower(self) -> bool:
         return self.request.replica_id != CONSUMER_REPLICA_ID
-
-    def _may_read(self, topic: str) -> bool:
-        if self._follower:
-            return self.ctx.allows(Operation.CLUSTER_ACTION, ResourceType.CLUSTER)
-        return self.ctx.allows(Operation.READ, ResourceType.TOPIC, topic)
 
     @property
     def complete(self) -> bool:
@@ -189,27 +202,12 @@ class FetchOperation(DelayedOperation):
             await read_loaded(self.ctx.services.world.disk, partial(self.read, [p]), failed)
 
     def read_again(self, changed: Container[Hashable]) -> None:
-        """Reads again what has changed and all that is not empty, as its bytes may be gone, and
-        reads what has joined.  An empty result needs no second read: an error would have been news.
-        """
+        """Reads again what has changed and all that is not empty, as its bytes may be gone.  An
+        empty result needs no second read: an error would have been news."""
         self._size, self._left, self._counted = 0, self._most(), 0
-        joined = self.asked[len(self._reads) :]
-        for n, (p, r) in enumerate(zip(self.asked, self._reads, strict=False)):
+        for n, (p, r) in enumerate(zip(self.asked, self._reads, strict=True)):
             if r.counted or r.result.error or p.tp in changed:
                 self._reads[n] = self._read(p, r.segment)
-        self._reads += [self._read(p) for p in joined]
-
-    def _let_join(self) -> None:
-        """Takes up the session's partitions that woke since the fetch came."""
-        session = self.session
-        if session is None or not session.woken:
-            return
-        woken, session.woken = session.woken, []
-        here = {p.tp for p in self.asked}
-        joining = [p for tp in woken if tp not in here and (p := session.awake.get(tp)) is not None]
-        self.asked += joining
-        self.watch_too([p.tp for p in joining])
-        self._news.update(p.tp for p in joining)
 
     def changed(self) -> set[TopicPartition]:
         """Partitions that changed since they were read: between two turns no news arrives."""
@@ -291,27 +289,11 @@ class FetchOperation(DelayedOperation):
         if self.session is not None:
             session_id = self.session.id
             news = self.session.select(results)
-            if self._follower:
-                self._let_rest(self.session)
             if not self.full:
                 results = news
         names = tuple(ErrorCode(r.error).name for r in results if r.error)
         parts = response_parts(self.ctx.version, 0, session_id, results)
         return Response(parts=parts, error_names=names)
-
-    def _let_rest(self, session: FetchSession) -> None:
-        """Puts to rest each partition of which the follower has everything and learns so from this
-        answer."""
-        hosted, replica_id = self.ctx.services.replicas.partitions, self.request.replica_id
-        for p, r in zip(self.asked, self._reads, strict=True):
-            partition = hosted.get(p.tp)
-            if r.at_once or r.counted or partition is None:
-                continue
-            follower = partition.followers.get(replica_id)
-            if follower is not None and follower.rest is None:
-                rest = Rest(session, partition, follower, p, r.result)
-                if rest.holds():
-                    session.rest(rest)
 
     def _throttle_ms(self, size: int) -> int:
         """How long this client must wait for its consumer_byte_rate; then the answer is empty, and
@@ -349,39 +331,9 @@ class FetchOperation(DelayedOperation):
                 quota.record(r.size, monotonic_ms())
 
     def heard(self, key: Hashable) -> None:
-        if key is not self.session:
-            self._news.add(key)
-
-    def _waits_on(self) -> bool:
-        """Whether the news change nothing for a follower but offsets, as a HW that moved does.
-
-        It waits for records or an error.  The news are kept: the answer reads those partitions
-        again.
-        """
-        session = self.session
-        if session is None or not self._follower or not self._news:
-            return False
-        hosted, replica_id = self.ctx.services.replicas.partitions, self.request.replica_id
-        for tp in self._news:
-            assert isinstance(tp, TopicPartition)
-            asked, partition = session.partitions.get(tp), hosted.get(tp)
-            if (
-                asked is None
-                or asked.last_fetched_epoch >= 0
-                or partition is None
-                or partition.log is None
-                or not partition.is_leader
-                or partition.leader_epoch != asked.current_leader_epoch
-                or partition.log.log_end_offset != asked.fetch_offset
-                or replica_id not in partition.followers
-            ):
-                return False
-        return True
+        self._news.add(key)
 
     def try_complete(self) -> Response | None:
-        self._let_join()
-        if self._tried and self._waits_on():
-            return None
         if self._tried or self._news:
             news, self._news = self._news, set()
             self.read_again(news)
@@ -390,6 +342,5 @@ class FetchOperation(DelayedOperation):
 
     def on_expire(self) -> Response:
         self.ctx.services.replicas.topic_stats.expired(self._follower)
-        self._let_join()
         self.read_again(self._news)
         return self.answer()

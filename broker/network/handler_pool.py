@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import trio
@@ -20,7 +20,7 @@ import trio
 from highwater.base.event_loop import monotonic_ms
 from highwater.base.loop_steps import NOTED_NS
 from highwater.base.waker import Waker
-from highwater.broker.context import Api, Context, Delayed, Handler, Plane, Reply
+from highwater.broker.context import Api, Context, Delayed, Feeding, Handler, Plane, Reply
 from highwater.broker.network.connection import api_versions_error
 from highwater.broker.network.request import Request
 from highwater.broker.network.request_channel import RequestChannel
@@ -28,12 +28,14 @@ from highwater.broker.network.request_log import RequestLog
 from highwater.broker.quota.quota_manager import user_of
 from highwater.broker.quota.throttling import throttled
 from highwater.broker.request.request_metrics import ApiMetrics, Metrics
-from highwater.broker.request.response import NoResponse, Response
+from highwater.broker.request.response import NoResponse, Part, Response
 from highwater.kafka.errors import ApiError, ErrorCode
 from highwater.kafka.wire.codec import BadMessage, UnknownApi, decode_request, response_class
+from highwater.kafka.wire.fetch import STEADY_VERSION
 from highwater.kafka.wire.header import API_VERSIONS, api_name
 
 if TYPE_CHECKING:
+    from highwater.broker.replica.feed import Feed
     from highwater.broker.services import Services
 
 log = logging.getLogger(__name__)
@@ -46,7 +48,7 @@ _CONSUMER, _FOLLOWER = -1, -2
 _FETCH_NAMES = {_CONSUMER: "FetchConsumer", _FOLLOWER: "FetchFollower"}
 _EXEMPT = frozenset((4, 5, 6, 7, 27, 56))
 """Requests between brokers are not throttled: LeaderAndIsr and its kin, WriteTxnMarkers ..."""
-_REPLIES = (Response, Delayed, NoResponse)
+_REPLIES = (Response, Delayed, NoResponse, Feeding)
 
 ErrorResponse = Callable[[Context, Any, ErrorCode], Reply]
 
@@ -206,6 +208,8 @@ class HandlerPool:
             return None
         connection = request.connection
         listener = connection.listener
+        if request.api_key == _FETCH and (feed := self._steady(request)) is not None:
+            return self._feed(request, feed)
         ctx = Context(
             entry.api,
             version,
@@ -246,12 +250,58 @@ class HandlerPool:
                 message, whole = self._admit(entry, ctx, request, message)
                 reply = whole or entry.handle(ctx, message)
             if isinstance(reply, _REPLIES):
-                self._reply(entry, ctx, request, message, reply)
+                return self._reply(entry, ctx, request, message, reply)
             else:
                 return self._finish_later(entry, ctx, request, message, reply)
         except Exception as exc:
             self._failed(entry, ctx, request, message, exc)
         return None
+
+    def _steady(self, request: Request) -> Feed | None:
+        """The feed that has taken a follower's fetch, if that needs no more than its offsets."""
+        body = request.body
+        assert body is not None
+        if (
+            request.api_version != STEADY_VERSION
+            or body[0] & 0x80  # the replica id: negative for consumers
+            or self._services.authorizer is not None
+            or self._request_log.enabled
+        ):
+            return None
+        return self._services.replicas.sessions.steady(body, monotonic_ms())
+
+    def _feed(self, request: Request, feed: Feed) -> Awaitable[None] | None:
+        if not request.metrics:
+            request.metrics = self._labels_for(_FOLLOWER)
+        request.handled = self._perf_ns()
+        self._channel.release(request)
+        try:
+            waiting = feed.serve(request, self, self._services.completions)
+        except Exception as exc:
+            self.feed_failed(request, exc)
+            return None
+        return None if waiting is None else self._feed_later(request, waiting)
+
+    async def _feed_later(self, request: Request, waiting: Awaitable[None]) -> None:
+        try:
+            await waiting
+        except Exception as exc:
+            self.feed_failed(request, exc)
+
+    def fed(self, request: Request, parts: Sequence[Part], errors: tuple[str, ...]) -> None:
+        """`feed.Desk.fed`."""
+        if self._services.quotas.active:
+            self._services.quotas.exempt(request.handled - request.taken)
+        request.set_body(parts)
+        request.error_names = errors
+        if request.logged is not None:
+            self._request_log.answered(request, Response(parts=parts, error_names=errors))
+        self._done(request)
+
+    def feed_failed(self, request: Request, error: Exception) -> None:
+        """`feed.Desk.feed_failed`: the follower opens another connection, and another session."""
+        log.error("closing connection: no answer could be made to %s", request, exc_info=error)
+        self._close(request)
 
     def _admit(
         self, entry: HandlerEntry, ctx: Context, request: Request, message: Any
@@ -280,13 +330,15 @@ class HandlerPool:
         # its steps carry the name of the request until the handler is idle
         trio.lowlevel.current_task().name = f"handler {entry.api.name}"
         try:
-            self._reply(entry, ctx, request, message, await waiting)
+            later = self._reply(entry, ctx, request, message, await waiting)
+            if later is not None:
+                await later
         except Exception as exc:
             self._failed(entry, ctx, request, message, exc)
 
     def _reply(
         self, entry: HandlerEntry, ctx: Context, request: Request, message: Any, reply: Reply
-    ) -> None:
+    ) -> Awaitable[None] | None:
         if isinstance(reply, Response):
             self._respond(request, reply)
         elif isinstance(reply, Delayed):
@@ -301,6 +353,8 @@ class HandlerPool:
             if reply.operation.overlaps and not request.answered:
                 request.overlaps = True
                 request.connection.processor.overlap(request.connection)
+        elif isinstance(reply, Feeding):
+            return self._feed(request, reply.feed)
         elif isinstance(reply, NoResponse):
             request.then_close = reply.close
             if self._services.quotas.active:
@@ -309,6 +363,7 @@ class HandlerPool:
             self._done(request)
         else:
             raise TypeError(f"{entry.api.name} gave {reply!r}, which is no reply")
+        return None
 
     def _respond(self, request: Request, response: Response) -> None:
         if request.answered:
@@ -437,6 +492,9 @@ class HandlerPool:
             key = (
                 _CONSUMER if request.body[0] & 0x80 else _FOLLOWER
             )  # the replica id: negative for consumers
+        return self._labels_for(key)
+
+    def _labels_for(self, key: int) -> tuple[ApiMetrics, ...]:
         found = self._labels.get(key)
         if found is None:
             name = _FETCH_NAMES.get(key) or api_name(key)

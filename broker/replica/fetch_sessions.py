@@ -2,104 +2,60 @@
 and random numbers.
 
 A session remembers what its client asked for and what it was last told, so that requests carry only
-changes and answers only partitions with news.  The cache is bounded
-(max.incremental.fetch.session.cache.slots).  A new session replaces the one that was unused longest
-if that has been idle for two minutes, or a client's session if a follower asks; otherwise the fetch
-is served without a session (id 0).
-
-Of a follower's session only the partitions that are awake are read: the others rest (`rests`).
+changes and answers only partitions with news.  A follower's session is its feed (`feed`).  The
+cache is bounded (max.incremental.fetch.session.cache.slots).  A new session replaces the one that
+was unused longest if that has been idle for two minutes, or a client's session if a follower asks;
+otherwise the fetch is served without a session (id 0).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import TYPE_CHECKING, ClassVar
 
 from highwater.kafka.errors import ApiError, ErrorCode
 from highwater.kafka.types import TopicPartition
-from highwater.kafka.wire.fetch import FetchedPartition, FetchPartition, FetchRequest
+from highwater.kafka.wire.fetch import (
+    CONSUMER_REPLICA_ID,
+    FetchedPartition,
+    FetchPartition,
+    FetchRequest,
+    steady_fetch,
+)
+
+if TYPE_CHECKING:
+    from highwater.broker.replica.feed import Feed
 
 INITIAL_EPOCH, FINAL_EPOCH = 0, -1
 EVICT_AFTER_MS = 120_000
 
 
-class Resting(Protocol):
-    """A partition at rest, as its session and its follower hold it (`rests.Rest`)."""
-
-    asked: FetchPartition
-
-    def holds(self) -> bool: ...
-
-    def begin(self) -> None: ...
-
-    def end(self) -> None: ...
-
-
 @dataclass(slots=True, eq=False)
 class FetchSession:
-    """Also the key under which a follower's fetch waits for partitions that wake."""
+    """A consumer's."""
+
+    privileged: ClassVar[bool] = False
+    """Whether it is a follower's."""
 
     id: int
-    replica_id: int
-    news: Callable[[FetchSession], None]
-    """Called when a partition wakes; must return at once."""
     epoch: int = 1
     last_used_ms: int = 0
     partitions: dict[TopicPartition, FetchPartition] = field(default_factory=dict)
     told: dict[TopicPartition, tuple[int, int, int]] = field(default_factory=dict)
     """(HW, LSO, log start offset) as last answered."""
-    awake: dict[TopicPartition, FetchPartition] = field(default_factory=dict)
-    """Of a follower's session the partitions to read, in the order of turns."""
-    rests: dict[TopicPartition, Resting] = field(default_factory=dict)
-    """Of a follower's session all others."""
-    woken: list[TopicPartition] = field(default_factory=list)
-    """Awake since the latest fetch came: it has not read them, unless it has taken them up."""
-    seen_ms: int = 0
-    """When the latest fetch came: the follower was there, for all partitions at rest."""
 
-    @property
-    def privileged(self) -> bool:
-        """Whether it is a follower's."""
-        return self.replica_id >= 0
-
-    def rest(self, rest: Resting) -> None:
-        """From now on fetches pass this partition over."""
-        tp = rest.asked.tp
-        if self.awake.get(tp) is rest.asked:
-            del self.awake[tp]
-            self.rests[tp] = rest
-            rest.begin()
-
-    def woke(self, tp: TopicPartition) -> None:
-        """A rest has ended; only `Rest.end` calls it."""
-        del self.rests[tp]
-        self.awake[tp] = self.partitions[tp]
-        self.woken.append(tp)
-        self.news(self)
-
-    def wake_all(self) -> None:
-        for rest in list(self.rests.values()):
-            rest.end()
-
-    def next_asked(self, request: FetchRequest, now_ms: int) -> list[FetchPartition]:
-        """Takes the changes of a request; returns the partitions to read for it."""
-        if request.replica_id != self.replica_id:
-            self.wake_all()
-        for tp in (*request.forgotten, *(p.tp for p in request.partitions)):
-            if tp in self.rests:
-                self.rests[tp].end()
+    def next_asked(self, request: FetchRequest, now_ms: int) -> None:
+        """Takes the changes of a request; raises ApiError(FETCH_SESSION_ID_NOT_FOUND) if it is a
+        follower's."""
+        if request.replica_id != CONSUMER_REPLICA_ID:
+            raise ApiError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         for tp in request.forgotten:
             self.partitions.pop(tp, None)
             self.told.pop(tp, None)
-            self.awake.pop(tp, None)
         for p in request.partitions:
             self.partitions[p.tp] = p
-            if self.privileged:
-                self.awake[p.tp] = p
-        self.seen_ms = now_ms
-        self.woken.clear()
-        return list((self.awake if self.privileged else self.partitions).values())
+        self.last_used_ms = now_ms
 
     def select(self, results: Iterable[FetchedPartition]) -> list[FetchedPartition]:
         """Results with records, an error, or offsets that the client has not been told.
@@ -116,24 +72,23 @@ class FetchSession:
                 self.told[r.tp] = now
                 if r.size and r.tp in self.partitions:
                     self.partitions[r.tp] = self.partitions.pop(r.tp)
-                    if r.tp in self.awake:
-                        self.awake[r.tp] = self.awake.pop(r.tp)
         return out
+
+    def close(self) -> None:
+        """Nothing is left to do."""
 
 
 class FetchSessions:
-    """The cache.  `new_id` returns a random positive int32; `news` is `FetchSession.news`."""
+    """The cache.  `new_id` returns a random positive int32; `new_feed` makes a follower's session
+    of an id and a replica id."""
 
     def __init__(
-        self,
-        slots: int,
-        new_id: Callable[[], int],
-        news: Callable[[FetchSession], None] = lambda session: None,
+        self, slots: int, new_id: Callable[[], int], new_feed: Callable[[int, int], Feed]
     ) -> None:
         self._slots = slots
         self._new_id = new_id
-        self._news = news
-        self._sessions: dict[int, FetchSession] = {}
+        self._new_feed = new_feed
+        self._sessions: dict[int, FetchSession | Feed] = {}
         self.evictions = 0
 
     def __len__(self) -> int:
@@ -150,37 +105,58 @@ class FetchSessions:
     def _remove(self, session_id: int) -> None:
         session = self._sessions.pop(session_id, None)
         if session is not None:
-            session.wake_all()
+            session.close()
 
-    def enter(
-        self, request: FetchRequest, now_ms: int
-    ) -> tuple[FetchSession | None, list[FetchPartition], bool]:
-        """The session (or None), the partitions to read, and whether the answer names all of them.
+    def steady(self, body: memoryview, now_ms: int) -> Feed | None:
+        """The feed that has taken a follower's fetch v11 in which only offsets are new; None if
+        the fetch has to be entered."""
+        fetch = steady_fetch(body)
+        if fetch is None:
+            return None
+        feed = self._sessions.get(fetch.session_id)
+        if (
+            feed is None
+            or isinstance(feed, FetchSession)
+            or feed.epoch != fetch.session_epoch
+            or feed.replica_id != fetch.replica_id
+            or not feed.takes(fetch, now_ms)
+        ):
+            return None
+        feed.epoch = _after(feed.epoch)
+        return feed
+
+    def enter(self, request: FetchRequest, now_ms: int) -> tuple[FetchSession | Feed | None, bool]:
+        """The session (or None), which has taken the request's changes, and whether the answer
+        names all partitions.
 
         Raises ApiError(FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH).
         """
         if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             self._remove(request.session_id)
             if request.session_epoch == FINAL_EPOCH:
-                return None, request.partitions, True
-            return self._open(request, now_ms), request.partitions, True
+                return None, True
+            return self._open(request, now_ms), True
         session = self._sessions.get(request.session_id)
         if session is None:
             raise ApiError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         if session.epoch != request.session_epoch:
             raise ApiError(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
-        asked = session.next_asked(request, now_ms)
-        session.epoch = 1 if session.epoch == 0x7FFFFFFF else session.epoch + 1
-        session.last_used_ms = now_ms
-        return session, asked, False
+        session.next_asked(request, now_ms)
+        session.epoch = _after(session.epoch)
+        return session, False
 
-    def _open(self, request: FetchRequest, now_ms: int) -> FetchSession | None:
-        if not self._make_room(request.replica_id >= 0, now_ms):
+    def _open(self, request: FetchRequest, now_ms: int) -> FetchSession | Feed | None:
+        follows = request.replica_id != CONSUMER_REPLICA_ID
+        if not self._make_room(follows, now_ms):
             return None
         session_id = self._new_id()
         while session_id in self._sessions or session_id == 0:
             session_id = self._new_id()
-        session = FetchSession(session_id, request.replica_id, self._news, last_used_ms=now_ms)
+        session: FetchSession | Feed
+        if follows:
+            session = self._new_feed(session_id, request.replica_id)
+        else:
+            session = FetchSession(session_id)
         session.next_asked(request, now_ms)
         self._sessions[session_id] = session
         return session
@@ -199,3 +175,7 @@ class FetchSessions:
         self._remove(oldest.id)
         self.evictions += 1
         return True
+
+
+def _after(epoch: int) -> int:
+    return 1 if epoch == 0x7FFFFFFF else epoch + 1

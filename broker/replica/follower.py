@@ -9,12 +9,24 @@ fetch (Kafka's Replica.scala).
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from highwater.broker.replica.fetch_sessions import Resting
+from typing import Any, Protocol
 
 UNKNOWN_OFFSET = -1
+
+
+class FeedPort(Protocol):
+    """A feed, as a partition sees it (`feed.Feed`)."""
+
+    def stir(self, fed: Any, *, ends_wait: bool = True) -> None: ...
+
+
+class FedPort(Protocol):
+    """A partition in a feed (`feed.Fed`)."""
+
+    rests: bool
+
+    @property
+    def feed(self) -> FeedPort: ...
 
 
 @dataclass(slots=True)
@@ -27,8 +39,9 @@ class Follower:
     last_caught_up_ms: int = 0
     last_fetch_ms: int = 0
     last_fetch_leader_end: int = 0
-    rest: Resting | None = field(default=None, compare=False, repr=False)
-    """While it is there, fetches pass the partition over, and the times above stand still."""
+    fed: FedPort | None = field(default=None, compare=False, repr=False)
+    """The session by which it fetches.  While that rests, fetches pass the partition over, and the
+    times above stand still."""
 
     def fetched(self, offset: int, log_start: int, leader_end: int, now_ms: int) -> None:
         """Notes a fetch from `offset` while the leader's LEO was `leader_end`."""

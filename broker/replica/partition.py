@@ -165,7 +165,7 @@ class Partition:
 
     def _set_high_watermark(self, offset: int) -> None:
         assert self.log is None or 0 <= offset <= self.log.log_end_offset, "the HW is in the log"
-        self.stir()
+        self.stir(ends_wait=False)
         self._high_watermark = offset
         if self.log is not None:
             self.log.update_high_watermark(offset)
@@ -251,11 +251,12 @@ class Partition:
 
     # ---------------------------------------------------------------- leader
 
-    def stir(self) -> None:
-        """Ends its rests (`replica/rests.py`), before what they depend on changes."""
+    def stir(self, *, ends_wait: bool = True) -> None:
+        """Tells its followers' feeds (`replica/feed.py`), before what they read changes;
+        `ends_wait` is `Feed.stir`'s."""
         for follower in self.followers.values():
-            if follower.rest is not None:
-                follower.rest.end()
+            if (fed := follower.fed) is not None:
+                fed.feed.stir(fed, ends_wait=ends_wait)
 
     @property
     def effective_min_isr(self) -> int:
@@ -333,8 +334,8 @@ class Partition:
         follower = self.followers.get(follower_id)
         if follower is None:
             raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        if follower.rest is not None:
-            follower.rest.end()  # another session's
+        if (fed := follower.fed) is not None and fed.rests:
+            fed.feed.stir(fed)  # this fetch came by another session
         before = follower.log_end_offset
         follower.fetched(offset, log_start, log.log_end_offset, now_ms)
         change = self._maybe_expand(follower)

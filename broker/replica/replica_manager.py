@@ -24,6 +24,7 @@ import trio
 
 from highwater.base.event_loop import in_turns, monotonic_ms
 from highwater.broker.replica.dir_moves import DirMoves
+from highwater.broker.replica.feed import Feed
 from highwater.broker.replica.fetch_sessions import FetchSessions
 from highwater.broker.replica.fetcher_manager import FetcherManager
 from highwater.broker.replica.isr_writer import IsrWriter
@@ -91,7 +92,7 @@ class ReplicaManager:
         self.sessions = FetchSessions(
             config.max_incremental_fetch_session_cache_slots,
             lambda: world.random.getrandbits(31),
-            lambda session: self.completed("Fetch", (session,)),
+            lambda session_id, replica_id: Feed(session_id, replica_id, self),
         )
         logs.on_start_moved = self.log_start_moved
         self.isr_shrinks = 0
@@ -226,18 +227,24 @@ class ReplicaManager:
 
     def held_back(self, tp: TopicPartition, replica_id: int) -> bool:
         """Whether the throttle keeps its records from this follower at the moment."""
-        quota, partition = self.throttles.leader, self.partitions.get(tp)
-        if partition is None or not quota.holds_back(tp, monotonic_ms()):
+        quota = self.throttles.leader
+        if not quota.in_use or not quota.holds_back(tp, monotonic_ms()):
             return False
-        return replica_id not in partition.isr.members
+        partition = self.partitions.get(tp)
+        return partition is not None and replica_id not in partition.isr.members
 
     def follower_progress(self, asked: FetchPartition, replica_id: int) -> None:
         """Records a follower's fetch that was read without an error."""
-        partition = self.partition(asked.tp)
+        self.progress(self.partition(asked.tp), replica_id, asked, monotonic_ms())
+
+    def progress(
+        self, partition: Partition, replica_id: int, asked: FetchPartition, now_ms: int
+    ) -> None:
+        """`follower_progress` of a partition that is known."""
         follower = partition.followers.get(replica_id)
         start = follower.log_start_offset if follower is not None else None
         moved, change = partition.follower_fetched(
-            replica_id, asked.fetch_offset, asked.log_start_offset, monotonic_ms()
+            replica_id, asked.fetch_offset, asked.log_start_offset, now_ms
         )
         if asked.log_start_offset != start:
             self.completed("DeleteRecords", (asked.tp,))

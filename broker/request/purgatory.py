@@ -22,7 +22,7 @@ from __future__ import annotations
 import logging
 from abc import abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 import trio
 
@@ -81,12 +81,6 @@ class DelayedOperation(TimerTask):
     _failed: Failed | None
     _watched_by: Purgatories | None
 
-    def watch_too(self, keys: Sequence[Hashable]) -> None:
-        """Waits for news under these keys as well, which are none of its own yet."""
-        self.keys = [*self.keys, *keys]
-        if self._watched_by is not None:
-            self._watched_by._watch(self, keys)
-
     def heard(self, key: Hashable) -> None:
         """Takes news under this one of its keys; `try_complete` follows."""
 
@@ -142,7 +136,7 @@ class Purgatories:
         self._kind(op.kind).pending += 1
         self._watch(op, op.keys)
         op._watched_by = self
-        self._add(op, self._now_ms() + op.timeout_ms)
+        self.add_timer(op, self._now_ms() + op.timeout_ms)
 
     def _watch(self, op: DelayedOperation, keys: Iterable[Hashable]) -> None:
         watched = self._kind(op.kind).watched
@@ -156,10 +150,11 @@ class Purgatories:
     def call_at(self, due_ms: int, callback: Callable[[], None]) -> TimerTask:
         """A time-out on the shared wheel, for other users (throttled connections)."""
         alarm = _Alarm(callback)
-        self._add(alarm, due_ms)
+        self.add_timer(alarm, due_ms)
         return alarm
 
-    def _add(self, task: TimerTask, due_ms: int) -> None:
+    def add_timer(self, task: TimerTask, due_ms: int) -> None:
+        """A time-out on the shared wheel, for who is a task of it."""
         wheel = self._wheel
         if wheel is None:
             wheel = self._wheel = TimingWheel(self._now_ms())
@@ -194,6 +189,14 @@ class Purgatories:
         """How many operations of that kind wait."""
         found = self._kinds.get(kind)
         return 0 if found is None else found.pending
+
+    def waits(self, kind: str, change: int) -> None:
+        """Counts an answer of that kind that waits elsewhere (1), or no longer does (-1)."""
+        self._kind(kind).pending += change
+
+    def expired(self, kind: str) -> None:
+        """Counts one that ended by its time-out."""
+        self._kind(kind).expired += 1
 
     def sizes(self) -> dict[str, tuple[int, int]]:
         """By kind: watched keys (an operation counts once for each), and delayed operations."""
@@ -275,6 +278,11 @@ class Purgatories:
                     del watched[key]
 
 
+class Looker(Protocol):
+    def look(self) -> None:
+        """There is news for it; raises nothing."""
+
+
 class CompletionSink:
     """Collects watch keys, and lets the purgatories look at them at the end of each round of
     requests (`drain`), and otherwise once per pass of the loop.
@@ -284,10 +292,11 @@ class CompletionSink:
     """
 
     def __init__(self, purgatories: Purgatories) -> None:
-        self._purgatories = purgatories
+        self.purgatories = purgatories
         self.hold: Callable[[], None] = _nothing
         self.go: Callable[[], None] = _nothing
         self._keys: dict[str, dict[Hashable, None]] = {}
+        self._lookers: list[Looker] = []
         self._waker = Waker()
         self._collecting = False
 
@@ -300,6 +309,12 @@ class CompletionSink:
                 self._waker.wake()
         collected.update(dict.fromkeys(keys))
 
+    def look(self, looker: Looker) -> None:
+        """Has it look with the others; it takes care that it is named once."""
+        self._lookers.append(looker)
+        if not self._collecting:
+            self._waker.wake()
+
     def collect(self) -> None:
         """A round of requests begins, and ends with `settle`: the task need not be woken."""
         self._collecting = True
@@ -309,24 +324,30 @@ class CompletionSink:
         self._collecting = False
         if at_once:
             self.drain()
-        elif self._keys:
+        elif self._keys or self._lookers:
             self._waker.wake()
 
     def drain(self) -> int:
         """Looks at everything collected so far; keys added meanwhile wait for the next pass."""
-        if not self._keys:
+        keys, lookers = self._keys, self._lookers
+        if not keys and not lookers:
             return 0
-        keys, self._keys = self._keys, {}
+        self._keys, self._lookers = {}, []
         self.hold()
         try:
-            return sum(self._purgatories.check(kind, found) for kind, found in keys.items())
+            for looker in lookers:
+                looker.look()
+            completed = 0
+            for kind, found in keys.items():
+                completed += self.purgatories.check(kind, found)
+            return completed
         finally:
             self.go()
 
     async def run(self) -> None:
         while True:
-            if not self._keys:
+            if not self._keys and not self._lookers:
                 await self._waker.sleep()
             self.drain()
-            if self._keys:
+            if self._keys or self._lookers:
                 await trio.lowlevel.checkpoint()

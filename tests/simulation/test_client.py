@@ -202,7 +202,7 @@ def sessions_of_consumers(cluster: SimCluster) -> list[tuple[int, FetchSession]]
         for node in cluster.nodes.values()
         if node.services is not None
         for session in node.services.replicas.sessions._sessions.values()
-        if not session.privileged
+        if isinstance(session, FetchSession)
     ]
 
 

@@ -12,7 +12,7 @@ Source: FetchRequest.json and FetchResponse.json of Apache Kafka; KIP-227 (sessi
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from highwater.kafka.types import TopicPartition
@@ -36,6 +36,9 @@ _Q = struct.Struct(">q")
 _IQ = struct.Struct(">iq")
 _HEAD = struct.Struct(">iiiib")
 _ANSWER = struct.Struct(">ihqqq")
+_STEADY = struct.Struct(">iiiibiii")
+_NAMED = struct.Struct(">iiqqi")
+STEADY_VERSION = 11
 
 
 class FetchPartition(NamedTuple):
@@ -78,6 +81,43 @@ class FetchedPartition(NamedTuple):
     size: int
     aborted: Sequence[tuple[int, int]] | None = None
     diverging: tuple[int, int] | None = None
+
+
+class SteadyFetch(NamedTuple):
+    """A request of a follower within its session, of v11, that forgets no partition."""
+
+    replica_id: int
+    max_wait_ms: int
+    min_bytes: int
+    max_bytes: int
+    session_id: int
+    session_epoch: int
+    topics: list[tuple[bytes, Iterator[tuple[int, int, int, int, int]]]]
+    """Names, and of each partition its number, current leader epoch, fetch offset, log start offset
+    and max_bytes."""
+
+
+def steady_fetch(body: memoryview) -> SteadyFetch | None:
+    """The request in a body, read in a few steps; None if it is any other, or does not parse."""
+    try:
+        replica_id, max_wait, min_bytes, max_bytes, isolation, session, epoch, topics = (
+            _STEADY.unpack_from(body)
+        )
+        if replica_id < 0 or isolation or epoch <= 0 or topics < 0:
+            return None
+        at, found = _STEADY.size, []
+        for _ in range(topics):
+            start = at + 2
+            at = start + _H.unpack_from(body, at)[0]
+            (count,) = _I.unpack_from(body, at)
+            end = at + 4 + count * _NAMED.size
+            found.append((bytes(body[start:at]), _NAMED.iter_unpack(body[at + 4 : end])))
+            at = end
+        if _I.unpack_from(body, at)[0]:
+            return None
+    except struct.error:
+        return None
+    return SteadyFetch(replica_id, max_wait, min_bytes, max_bytes, session, epoch, found)
 
 
 def parse_fetch(body: memoryview, version: int) -> FetchRequest:

@@ -22,6 +22,7 @@ from highwater.simulation.rules.mirror import Batch, ReplicaMirror
 from highwater.simulation.rules.replayed_state import differing, producers
 
 if TYPE_CHECKING:
+    from highwater.broker.replica.follower import Follower
     from highwater.broker.replica.partition import Partition
     from highwater.simulation.rules.findings import Book
 
@@ -120,9 +121,9 @@ class BrokerRules:
                 "R3", f"{who} has HW {new.hw}, below its own log start {log.log_start_offset}"
             )
         for follower in partition.followers.values():
-            outside = follower.broker_id not in new.members
-            if follower.rest is not None and (outside or not follower.rest.holds()):
-                asked = follower.rest.asked
+            fed: Any = follower.fed
+            if fed is not None and fed.rests and not _may_rest(fed, follower, partition, new):
+                asked = fed.asked
                 self._book.broken("R14", f"{who} lets broker {follower.broker_id} rest at {asked}")
         if old is None:
             self._check_checkpoint(truth, replica, new)
@@ -371,3 +372,19 @@ class BrokerRules:
                     f"{truth.tp}: {member_id}, of the maximal ISR of {replica.broker}, has LEO "
                     f"{member.mirror.end}, below HW {new.hw}",
                 )
+
+
+def _may_rest(fed: Any, follower: Follower, partition: Partition, view: View) -> bool:
+    """Whether the follower has all that the leader has, knows all that it knows, and is in the
+    ISR."""
+    log, asked = partition.log, fed.asked
+    return (
+        view.leads
+        and log is not None
+        and fed not in fed.feed.news
+        and follower.broker_id in view.members
+        and asked.current_leader_epoch == view.leader_epoch
+        and asked.fetch_offset == follower.log_end_offset == log.log_end_offset
+        and asked.log_start_offset == follower.log_start_offset
+        and fed.told == (view.hw, partition.last_stable_offset, log.log_start_offset)
+    )

@@ -150,7 +150,7 @@ RULES = (
         "nothing changes at rest",
         "Where a leader's fetches skip a partition for a follower, the follower has all of "
         "the log, is in the ISR, and knows HW, LSO and log start.",
-        "none of Kafka's, which has no such rest: `broker/replica/rests.py`",
+        "none of Kafka's, which has no such rest: `broker/replica/feed.py`",
         "the follower's log, and what the leader knows",
     ),
     Rule(

@@ -274,6 +274,7 @@ def _sessions(number: int, broker: Broker, brokers: Brokers) -> Iterator[str]:
             if fetcher.leader != number or session is None:
                 continue  # an evicted one begins anew
             asked = fetcher._session._asked
-            if session.partitions != asked:
-                odd = sorted({*session.partitions.items()} ^ {*asked.items()})[0]
+            known = {tp: fed.asked for tp, fed in session.partitions.items()}
+            if known != asked:
+                odd = sorted({*known.items()} ^ {*asked.items()})[0]
                 yield f"broker-{number} and broker-{follower_id} differ in a fetch session: {odd}"

@@ -7,6 +7,7 @@ a test starts it.  In place of the controller a few lines (`Controller`) record 
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any, ClassVar
@@ -15,7 +16,7 @@ import trio
 
 from highwater.base.event_loop import monotonic_ms
 from highwater.broker.admin.producer_ids import ProducerIds
-from highwater.broker.context import Context, Delayed, Plane
+from highwater.broker.context import Context, Delayed, Feeding, Plane
 from highwater.broker.coordinator.group.coordinator import GroupCoordinator
 from highwater.broker.coordinator.transaction.coordinator import TransactionCoordinator
 from highwater.broker.handlers import update_metadata
@@ -26,7 +27,7 @@ from highwater.broker.replica.partition_states import decode_leader_and_isr
 from highwater.broker.replica.replica_manager import ReplicaManager
 from highwater.broker.request.purgatory import CompletionSink, Purgatories
 from highwater.broker.request.request_metrics import Metrics
-from highwater.broker.request.response import Response
+from highwater.broker.request.response import Part, Response
 from highwater.broker.services import Services
 from highwater.kafka import znodes
 from highwater.kafka.config import Config
@@ -246,6 +247,31 @@ class Asker:
     async def stored_config(self, name: str) -> dict[str, str]:
         data, _ = await self.zk.get(znodes.config_path("topics", name))
         return znodes.decode_config(data)
+
+
+def answered(b: Any, reply: Any, respond: Callable[[Response], None]) -> None:
+    """Has a reply answered, now or later, as the handler pool does."""
+    if isinstance(reply, Delayed):
+        b.services.purgatories.submit(reply.operation, respond)
+    elif isinstance(reply, Feeding):
+        assert reply.feed.serve("a fetch", Desk(respond), b.services.completions) is None
+    else:
+        assert isinstance(reply, Response)
+        respond(reply)
+
+
+class Desk:
+    """The handlers of followers' requests, as a feed sees them."""
+
+    def __init__(self, respond: Callable[[Response], None]) -> None:
+        self._respond = respond
+
+    def fed(self, request: Any, parts: Sequence[Part], errors: tuple[str, ...]) -> None:
+        assert request == "a fetch"
+        self._respond(Response(parts=parts, error_names=errors))
+
+    def feed_failed(self, request: Any, error: Exception) -> None:
+        raise error
 
 
 class Led:

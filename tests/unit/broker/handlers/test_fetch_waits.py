@@ -10,16 +10,21 @@ from collections.abc import Mapping
 from typing import Any
 
 from highwater.base.event_loop import monotonic_ms
-from highwater.broker.context import Delayed
 from highwater.broker.handlers import fetch
 from highwater.broker.log.parts import Origin
 from highwater.broker.quota.entities import Entity
 from highwater.broker.replica.partition import LeaderAndIsr
 from highwater.broker.request.response import FileSlice, Response
 from highwater.kafka.types import BrokerId, ControllerEpoch, LeaderEpoch, TopicPartition, ZkVersion
-from highwater.kafka.wire.fetch import FetchPartition, FetchRequest, build_fetch
+from highwater.kafka.wire.fetch import (
+    FetchedPartition,
+    FetchPartition,
+    FetchRequest,
+    build_fetch,
+    parse_fetch_answer,
+)
 from highwater.kafka.wire.records import TRANSACTIONAL, Record, build_batch
-from tests.unit.broker.handlers.conftest import in_broker
+from tests.unit.broker.handlers.conftest import answered, in_broker
 
 A, B, C = (TopicPartition("t", number) for number in range(3))
 BATCH = bytes(build_batch([Record(None, b"v" * 100, 1)]))
@@ -83,11 +88,7 @@ class Asked:
         )
         self.answer: Response | None = None
         reply = fetch.handle(b.context(fetch, 11), memoryview(build_fetch(request, 11)))
-        if isinstance(reply, Delayed):
-            b.services.purgatories.submit(reply.operation, self._answered)
-        else:
-            assert isinstance(reply, Response)
-            self.answer = reply
+        answered(b, reply, self._answered)
 
     def _answered(self, response: Response) -> None:
         self.answer = response
@@ -101,6 +102,17 @@ class Asked:
         assert self.answer is not None, "it waits"
         assert self.answer.parts is not None
         return sum(part.size for part in self.answer.parts if isinstance(part, FileSlice))
+
+    def told(self) -> dict[TopicPartition, int]:
+        """The HW of each partition in the answer."""
+        return {p.tp: p.high_watermark for p in decoded(self.answer)}
+
+
+def decoded(answer: Response | None) -> list[FetchedPartition]:
+    """An answer's partitions, with zeros for records."""
+    assert answer is not None, "it waits"
+    parts = [bytes(p.size) if isinstance(p, FileSlice) else p for p in answer.parts or ()]
+    return parse_fetch_answer(memoryview(b"".join(parts)), 11).partitions
 
 
 @in_broker()
@@ -277,9 +289,12 @@ async def test_a_follower_counts_up_to_the_log_end_and_in_segments(b: Any) -> No
 @in_broker()
 async def test_a_hw_that_moves_has_a_waiting_follower_read_nothing(b: Any) -> None:
     """It waits for records; with two followers each write would be read twice more."""
-    await lead(b, replicas=(1, FOLLOWER))
-    append(b, A, 1)
+    third = 3
+    await lead(b, replicas=(1, FOLLOWER, third))
     replicas, reads = b.services.replicas, list[TopicPartition]()
+    partition = replicas.partitions[A]
+    partition.isr.reset((1, FOLLOWER, third), state(1, 0).zk_version)
+    append(b, A, 1)
     plain = replicas.read
 
     def read(asked: FetchPartition, *rest: Any) -> Any:
@@ -289,14 +304,16 @@ async def test_a_hw_that_moves_has_a_waiting_follower_read_nothing(b: Any) -> No
     replicas.read = read
     offsets = {A: 1, B: 0}
     waiting = Asked(b, 1, replica=FOLLOWER, offsets=offsets, session_epoch=0, epoch=0)
-    assert reads == [A, B]
-    replicas.high_watermark_moved(A)
+    asked = FetchPartition(A, 0, 1, -1, 0, MANY)
+    replicas.follower_progress(asked, third)
+    assert partition.high_watermark == 1
     b.services.completions.drain()
     assert waiting.waits
-    assert reads == [A, B]
+    assert reads == [], "it has all there is"
     append(b, B, 1)
     assert waiting.bytes == SIZE
-    assert sorted(reads[2:]) == [A, B], "the HW that moved is told with the records"
+    assert reads == [B]
+    assert waiting.told() == {A: 1, B: 0}, "the HW that moved is told with the records"
 
 
 @in_broker()
@@ -305,7 +322,6 @@ async def test_a_waiting_follower_is_told_of_a_new_leader_at_once(b: Any) -> Non
     replicas = b.services.replicas
     waiting = Asked(b, 1, replica=FOLLOWER, session_epoch=0, epoch=0)
     replicas.partitions[A].make_leader(state(1, 1, (1, FOLLOWER)), 0)
-    replicas.high_watermark_moved(A)
     b.services.completions.drain()
     assert waiting.answer is not None
     assert waiting.answer.error_names == ("FENCED_LEADER_EPOCH",)

@@ -1,0 +1,562 @@
+"""A feed: the leader's side of one follower, which is no client.
+
+A feed is the incremental session (KIP-227) of one fetcher of one follower, and the fetch that waits
+in it.  A fetch costs what has changed, however many partitions the session has: the feed keeps the
+set of those with *news*, and reads no others.  `Partition.stir` puts a partition there, before
+anything changes on which its read depends: an append, a HW, ISR, role, epoch, log or log start that
+moves.  It leaves the set, and *rests*, once the follower has all that the leader has, has been told
+so, and is in the ISR.  While it rests, the time of the session's latest fetch stands for the
+follower's.  Kafka reads all partitions of a session for each fetch.
+
+    state    event                           action                                    next state
+    idle     a fetch                         its offsets are progress; reads the news  idle, waiting
+    idle     a fetch of many, or of old      the same in turns, or after the disk      busy
+    busy     the last turn                   as a fetch                                idle, waiting
+    waiting  records, or an error            answers                                   idle
+    waiting  max_wait_ms are over            answers with the offsets that are news    idle
+    waiting  another fetch, or the end of    answers with nothing                      idle
+             the session
+
+A HW that moves ends no wait: it is told with the next records, or when the wait is over.
+
+`in_step` is the steady state of a partition: both sides know the same leader epoch, and the offset
+is inside the log.  Outside of it a partition is read as for anybody (`ReplicaManager.read`), alone;
+the others wait for nobody.  A partition of which the follower is not in the ISR never rests: each
+fetch may let it join.
+
+Source: kafka.server.FetchSession, DelayedFetch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol
+
+import trio
+
+from highwater.base.event_loop import monotonic_ms
+from highwater.broker.log.cold_reads import read_at_once, read_loaded
+from highwater.broker.replica.partition import Partition, Role
+from highwater.broker.replica.reading import counted_bytes, in_older_segment
+from highwater.broker.request.response import FileSlice, Part
+from highwater.broker.request.timing_wheel import TimerTask
+from highwater.kafka.errors import ApiError, ErrorCode
+from highwater.kafka.types import TopicPartition
+from highwater.kafka.wire.fetch import (
+    FetchedPartition,
+    FetchPartition,
+    FetchRequest,
+    SteadyFetch,
+    response_parts,
+)
+from highwater.world.api import ColdRead
+
+if TYPE_CHECKING:
+    from highwater.broker.log.log import Log
+    from highwater.broker.replica.follower import Follower
+    from highwater.broker.replica.replica_manager import ReplicaManager
+    from highwater.broker.request.purgatory import CompletionSink
+
+AT_ONCE = 120
+"""The number of partitions read before other tasks have their turn: some 3 ms."""
+_ENOUGH = 1 << 62
+"""Bytes of a partition because of which alone the answer leaves."""
+
+
+class Desk(Protocol):
+    """The handlers of followers' requests."""
+
+    def fed(self, request: Any, parts: Sequence[Part], errors: tuple[str, ...]) -> None:
+        """Sends the body of the answer to a fetch."""
+
+    def feed_failed(self, request: Any, error: Exception) -> None:
+        """There is no answer to a fetch that waited."""
+
+
+class Fed:
+    """One partition of a feed."""
+
+    __slots__ = ("asked", "feed", "follower", "partition", "rests", "told")
+
+    def __init__(self, feed: Feed, asked: FetchPartition) -> None:
+        self.feed = feed
+        self.asked = asked
+        self.partition: Partition | None = None
+        self.follower: Follower | None = None
+        """The leader's view of the follower; it refers to this, unless a later fetch of the same
+        follower came by another session."""
+        self.told: tuple[int, int, int] | None = None
+        """HW, LSO and log start offset as last answered."""
+        self.rests = False
+
+    def attach(self, partition: Partition, follower: Follower) -> None:
+        """From now on the partition stirs this."""
+        other = follower.fed
+        if other is not None and other.rests:
+            other.feed.stir(other)
+        self.partition, self.follower, follower.fed = partition, follower, self
+
+    def detach(self) -> None:
+        if self.rests:
+            self.feed.stir(self)
+        if self.follower is not None and self.follower.fed is self:
+            self.follower.fed = None
+
+
+class Feed(TimerTask):
+    """See the module's docstring.  It is the timer task of its own time-out, which is left on the
+    wheel from one wait to the next."""
+
+    __slots__ = (
+        "_armed", "_busy", "_deadline_ms", "_desk", "_full", "_max_wait_ms", "_min_bytes", "_most",
+        "_queued", "_ready", "_replicas", "_request", "_results", "_serial", "_sink",
+        "_stirred", "_version", "epoch", "id", "last_used_ms", "news", "partitions", "replica_id",
+        "topics",
+    )  # fmt: skip
+
+    privileged = True
+
+    def __init__(self, session_id: int, replica_id: int, replicas: ReplicaManager) -> None:
+        self.id = session_id
+        self.replica_id = replica_id
+        self.epoch = 1
+        self.last_used_ms = 0
+        """When the latest fetch came: the follower was there, for all partitions at rest."""
+        self.partitions: dict[TopicPartition, Fed] = {}
+        self.topics: dict[bytes, dict[int, Fed]] = {}
+        """The same, as a request names them."""
+        self.news: dict[Fed, None] = {}
+        """Those that do not rest, in the order of turns."""
+        self._replicas = replicas
+        self._request: Any = None
+        """The fetch that waits."""
+        self._desk: Desk | None = None
+        self._sink: CompletionSink | None = None
+        self._version = 0
+        self._full = False
+        """Whether the answer names every partition."""
+        self._max_wait_ms = self._min_bytes = self._most = 0
+        self._ready: dict[Fed, int] = {}
+        """Those with something to send, with their bytes that count towards min_bytes."""
+        self._results: dict[Fed, FetchedPartition] = {}
+        """Reads that still hold, of a fetch in turns."""
+        self._stirred: dict[Fed, None] = {}
+        """Those that have changed since they were looked at, during a fetch."""
+        self._busy = self._queued = self._armed = False
+        self._serial = 0
+        """The number of fetches: turns of an earlier one end."""
+        self._deadline_ms = 0
+
+    # ---------------------------------------------------------------- news
+
+    def stir(self, fed: Fed, *, ends_wait: bool = True) -> None:
+        """A partition is about to change; `ends_wait` unless it is the HW alone that moves."""
+        if fed.rests:
+            self._wake(fed)
+        if self._busy:
+            self._results.pop(fed, None)
+            if ends_wait:
+                self._stirred[fed] = None
+                if self._request is not None and not self._queued:
+                    self._queued = True
+                    assert self._sink is not None
+                    self._sink.look(self)
+
+    def _wake(self, fed: Fed) -> None:
+        """Notes the fetches meanwhile, as `Partition.follower_fetched` would have."""
+        fed.rests, self.news[fed] = False, None
+        follower, asked, seen_ms = fed.follower, fed.asked, self.last_used_ms
+        assert follower is not None
+        if seen_ms > follower.last_fetch_ms:
+            end = asked.fetch_offset
+            follower.fetched(end, asked.log_start_offset, end, seen_ms)
+
+    def in_step(self, fed: Fed) -> Log | None:
+        """The leader's log, if the partition is in its steady state."""
+        partition, asked = fed.partition, fed.asked
+        if (
+            partition is None
+            or partition.role is not Role.LEADER
+            or partition.leader_epoch != asked.current_leader_epoch
+            or asked.last_fetched_epoch >= 0
+            or partition.followers.get(self.replica_id) is not fed.follower
+        ):
+            return None
+        log = partition.log
+        if log is None or not log.log_start_offset <= asked.fetch_offset <= log.log_end_offset:
+            return None
+        return log
+
+    # ---------------------------------------------------------------- a fetch
+
+    def next_asked(self, request: FetchRequest, now_ms: int) -> None:
+        """Takes the changes of a request.  Raises ApiError(FETCH_SESSION_ID_NOT_FOUND) if it is
+        another replica's."""
+        if request.replica_id != self.replica_id:
+            raise ApiError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+        self.give_up()
+        for tp in request.forgotten:
+            if (gone := self.partitions.pop(tp, None)) is not None:
+                gone.detach()
+                self.news.pop(gone, None)
+                del self.topics[tp.topic.encode()][tp.partition]
+        for p in request.partitions:
+            fed = self.partitions.get(p.tp)
+            if fed is None:
+                fed = self.partitions[p.tp] = Fed(self, p)
+                self.topics.setdefault(p.tp.topic.encode(), {})[p.tp.partition] = fed
+            self._ask(fed, p)
+        self.last_used_ms = now_ms
+
+    def _ask(self, fed: Fed, asked: FetchPartition) -> None:
+        if fed.rests:
+            self._wake(fed)
+        fed.asked = asked
+        self.news[fed] = None
+
+    def takes(self, fetch: SteadyFetch, now_ms: int) -> bool:
+        """Takes a fetch if only offsets of partitions in their steady state have changed; their
+        offsets are progress.  `serve` follows."""
+        named: list[tuple[Fed, FetchPartition]] = []
+        for topic, partitions in fetch.topics:
+            known = self.topics.get(topic)
+            if known is None:
+                return False
+            for index, epoch, offset, log_start, max_bytes in partitions:
+                fed = known.get(index)
+                if fed is None or fed.asked.current_leader_epoch != epoch or epoch < 0:
+                    return False
+                tp = fed.asked.tp
+                named.append((fed, FetchPartition(tp, epoch, offset, -1, log_start, max_bytes)))
+        if len(self.news) + len(named) > AT_ONCE:
+            return False
+        if self._request is not None:
+            self.give_up()
+        for fed, asked in named:
+            if fed.rests:
+                self._wake(fed)
+            fed.asked = asked
+            self.news[fed] = None
+        self.last_used_ms = now_ms
+        self.begin(11, fetch.max_wait_ms, fetch.min_bytes, fetch.max_bytes)
+        for fed in list(self.news):
+            self._fetched(fed, now_ms)
+        return True
+
+    def begin(
+        self, version: int, max_wait_ms: int, min_bytes: int, max_bytes: int, full: bool = False
+    ) -> None:
+        """A fetch begins; then its partitions with news are `fetched`, and `serve` follows."""
+        self._version, self._full = version, full
+        self._max_wait_ms = max_wait_ms
+        self._most = min(max_bytes, self._replicas.config.fetch_max_bytes)
+        self._min_bytes = min(min_bytes, self._most)
+        self._ready.clear()
+        self._results.clear()
+        self._stirred.clear()
+        self._busy = True
+        self._serial += 1
+
+    def fetched_at_once(self, now_ms: int) -> bool:
+        """Whether its partitions with news are fetched: not so many, and without the disk."""
+        if len(self.news) > AT_ONCE:
+            return False
+        try:
+            for fed in list(self.news):
+                read_at_once(self._replicas.world.disk, partial(self._fetched, fed, now_ms))
+        except ColdRead:
+            return False
+        return True
+
+    async def in_turns(self) -> bool:
+        """All its partitions with news are fetched and read, in turns, and from the disk; False if
+        another fetch came meanwhile, and this one is to be answered by `nothing`."""
+        serial, disk = self._serial, self._replicas.world.disk
+        for n, fed in enumerate(list(self.news), 1):
+            if n % AT_ONCE == 0:
+                await trio.lowlevel.checkpoint()
+            fetched = partial(self._fetched, fed, monotonic_ms())
+            if serial == self._serial and fed in self.news:
+                await read_loaded(disk, fetched, self._failed(fed))
+        return await self._load(serial)
+
+    async def _load(self, serial: int) -> bool:
+        """Reads what is ready, in turns and from the disk; returns as `in_turns`."""
+        left, some, disk = self._most, False, self._replicas.world.disk
+        for n, fed in enumerate(list(self._ready), 1):
+            if n % AT_ONCE == 0:
+                await trio.lowlevel.checkpoint()
+            if serial != self._serial:
+                return False
+            read = partial(self._result, fed, left, not some)
+            result = await read_loaded(disk, read, self._failed(fed))
+            if serial == self._serial and fed not in self._stirred:
+                self._results[fed] = result
+            left, some = max(left - result.size, 0), some or result.size > 0
+        return serial == self._serial
+
+    def _failed(self, fed: Fed) -> Callable[[OSError], None]:
+        partition = self._replicas.partitions.get(fed.asked.tp)
+        return partial(self._replicas.disk_failed, partition)
+
+    def nothing(self) -> list[Part]:
+        """The body of an answer without any partition."""
+        return response_parts(self._version, 0, self.id, ())
+
+    def _fetched(self, fed: Fed, now_ms: int) -> None:
+        """One partition of a fetch: its offset is progress, unless the read has an error."""
+        replicas, tp = self._replicas, fed.asked.tp
+        log = self.in_step(fed)
+        if log is None or fed.follower is None or fed.follower.fed is not fed:
+            partition = replicas.partitions.get(tp)
+            follower = None if partition is None else partition.followers.get(self.replica_id)
+            if partition is not None and follower is not None:
+                fed.attach(partition, follower)
+                log = self.in_step(fed)
+        if log is not None:
+            assert fed.partition is not None
+            replicas.progress(fed.partition, self.replica_id, fed.asked, now_ms)
+        else:
+            result = self._result(fed, 0, False)
+            if not result.error and result.diverging is None:
+                replicas.follower_progress(fed.asked, self.replica_id)
+        self._note(fed)
+
+    def _note(self, fed: Fed) -> None:
+        """Looks whether the answer has something to send of this partition."""
+        log = self.in_step(fed)
+        if log is not None and log.log_end_offset == fed.asked.fetch_offset:
+            self._ready.pop(fed, None)
+            return
+        counted = self._counted(fed)
+        if counted:
+            self._ready[fed] = counted
+        else:
+            self._ready.pop(fed, None)
+
+    def _counted(self, fed: Fed) -> int:
+        """Bytes that count; 0 where a throttle holds them back."""
+        asked, replicas = fed.asked, self._replicas
+        if replicas.held_back(asked.tp, self.replica_id):
+            return 0
+        if self._min_bytes <= 1 and self.in_step(fed) is not None:
+            return 1
+        try:
+            read = replicas.read(asked, self._most, self.replica_id, 0, True)
+        except ApiError:
+            return _ENOUGH
+        if read.slice is None or in_older_segment(read.slice, read.slice.segment):
+            return _ENOUGH
+        return counted_bytes(asked, read.slice)
+
+    # ---------------------------------------------------------------- its answer
+
+    def serve(self, request: Any, desk: Desk, sink: CompletionSink) -> Awaitable[None] | None:
+        """Answers now, or when there is news; what it returns has to wait for the disk."""
+        self._desk, self._sink = desk, sink
+        if self._stirred:
+            self._look()
+        if not self._complete:
+            self._wait(request)
+            return None
+        if not self._ready:
+            self._answer(request)
+            return None
+        try:
+            read_at_once(self._replicas.world.disk, self._read)
+        except ColdRead:
+            return self._from_disk(request)
+        self._answer(request)
+        return None
+
+    @property
+    def _complete(self) -> bool:
+        ready = self._ready
+        return (
+            (sum(ready.values()) if ready else 0) >= self._min_bytes
+            or self._max_wait_ms <= 0
+            or not self.partitions
+        )
+
+    def _read(self) -> None:
+        """Reads what is ready and not read yet."""
+        left, some, results = self._most, False, self._results
+        for fed in self._ready:
+            if fed not in results:
+                results[fed] = self._result(fed, left, not some)
+            size = results[fed].size
+            left, some = max(left - size, 0), some or size > 0
+
+    async def _from_disk(self, request: Any) -> None:
+        if await self._load(self._serial):
+            self._answer(request)
+        else:
+            assert self._desk is not None
+            self._desk.fed(request, self.nothing(), ())
+
+    def _result(self, fed: Fed, most: int, min_one: bool) -> FetchedPartition:
+        """One partition as the answer has it now: whole batches within `most` bytes, but the first
+        batch of an answer whole whatever its size (KIP-74)."""
+        asked, replicas = fed.asked, self._replicas
+        log = self.in_step(fed)
+        if log is not None and log.log_end_offset == asked.fetch_offset:
+            partition = fed.partition
+            assert partition is not None
+            return FetchedPartition(
+                asked.tp, 0, partition.high_watermark, partition.last_stable_offset,
+                log.log_start_offset, b"", 0,
+            )  # fmt: skip
+        if replicas.held_back(asked.tp, self.replica_id):
+            most, min_one = 0, False
+        try:
+            r = replicas.read(asked, most, self.replica_id, 0, min_one)
+        except ApiError as e:
+            return FetchedPartition(asked.tp, int(e.code), -1, -1, -1, b"", 0)
+        piece = r.slice
+        size = piece.size if piece is not None else 0
+        records = FileSlice(piece.file, piece.position, size) if piece is not None and size else b""
+        return FetchedPartition(
+            asked.tp, 0, r.high_watermark, r.last_stable_offset, r.log_start_offset, records, size,
+            None, r.diverging,
+        )  # fmt: skip
+
+    def _answer(self, request: Any) -> None:
+        """Sends records, errors, and offsets that are news."""
+        if self._request is not None:
+            self._stop_waiting()
+        self._busy = False
+        results, self._results = self._results, {}
+        left = self._most - sum(r.size for r in results.values())
+        some = left < self._most
+        told: list[FetchedPartition] = []
+        errors: tuple[str, ...] = ()
+        for fed in list(self.news):
+            r = results.get(fed)
+            if r is None:
+                r = self._result(fed, max(left, 0), not some)
+                left, some = left - r.size, some or r.size > 0
+            now = (r.high_watermark, r.last_stable_offset, r.log_start_offset)
+            if r.size or r.error or r.diverging is not None or self._full or fed.told != now:
+                told.append(r)
+                fed.told = now
+                if r.error:
+                    errors += (ErrorCode(r.error).name,)
+            self._count(fed, r)
+            if r.size:
+                # behind the others, so that none starves (KIP-74)
+                del self.news[fed]
+                self.news[fed] = None
+            elif not r.error and self._may_rest(fed):
+                fed.rests = True
+                del self.news[fed]
+        self._ready.clear()
+        self._stirred.clear()
+        parts = response_parts(self._version, 0, self.id, told)
+        assert self._desk is not None
+        self._desk.fed(request, parts, errors)
+
+    def _may_rest(self, fed: Fed) -> bool:
+        """Whether another read would give the same, and change nothing but times."""
+        log, asked, follower = self.in_step(fed), fed.asked, fed.follower
+        if log is None or follower is None or follower.fed is not fed:
+            return False
+        partition = fed.partition
+        assert partition is not None
+        return (
+            log.log_end_offset == asked.fetch_offset == follower.log_end_offset
+            and follower.log_start_offset == asked.log_start_offset
+            and self.replica_id in partition.isr.members
+        )
+
+    def _count(self, fed: Fed, r: FetchedPartition) -> None:
+        replicas, tp = self._replicas, r.tp
+        partition = replicas.partitions.get(tp)
+        if partition is not None:
+            adding = self.replica_id in partition.adding
+            replicas.topic_stats.fetched(tp.topic, r.error, r.size, True, adding)
+            quota = replicas.throttles.leader
+            if quota.in_use and quota.is_throttled(tp):
+                quota.record(r.size, monotonic_ms())
+
+    # ---------------------------------------------------------------- its wait
+
+    @property
+    def waits(self) -> bool:
+        return self._request is not None
+
+    def _wait(self, request: Any) -> None:
+        sink = self._sink
+        assert sink is not None
+        self._request = request
+        sink.purgatories.waits("Fetch", 1)
+        self._deadline_ms = monotonic_ms() + self._max_wait_ms
+        if not self._armed:
+            self._armed = True
+            sink.purgatories.add_timer(self, self._deadline_ms)
+
+    def _stop_waiting(self) -> None:
+        self._request = None
+        assert self._sink is not None
+        self._sink.purgatories.waits("Fetch", -1)
+
+    def look(self) -> None:
+        """There is news."""
+        self._queued = False
+        request = self._request
+        if request is None:
+            return
+        try:
+            self._look()
+            if self._complete:
+                self._answer(request)
+        except Exception as e:
+            self._fail(request, e)
+
+    def _look(self) -> None:
+        stirred, self._stirred = self._stirred, {}
+        for fed in stirred:
+            if fed in self.news:
+                self._note(fed)
+
+    def run(self) -> None:
+        """The time on the wheel has come: this wait's, or that of one before."""
+        self._armed = False
+        if self._request is None:
+            return
+        sink = self._sink
+        assert sink is not None
+        if monotonic_ms() < self._deadline_ms:
+            self._armed = True
+            sink.purgatories.add_timer(self, self._deadline_ms)
+            return
+        self._replicas.topic_stats.expired(True)
+        sink.purgatories.expired("Fetch")
+        request = self._request
+        try:
+            self._look()
+            self._answer(request)
+        except Exception as e:
+            self._fail(request, e)
+
+    def _fail(self, request: Any, error: Exception) -> None:
+        if self._request is not None:
+            self._stop_waiting()
+        self._busy = False
+        assert self._desk is not None
+        self._desk.feed_failed(request, error)
+
+    def give_up(self) -> None:
+        """Another fetch came, or the session ends: nobody waits for the answer."""
+        self._serial += 1
+        self._busy = False
+        if (request := self._request) is not None:
+            self._stop_waiting()
+            assert self._desk is not None
+            self._desk.fed(request, self.nothing(), ())
+
+    def close(self) -> None:
+        """The session has ended."""
+        for fed in self.partitions.values():
+            fed.detach()
+        self.give_up()
