@@ -19,7 +19,6 @@ Source: AbstractFetcherThread, ReplicaFetcherThread; KIP-101, KIP-279, KIP-320.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import trio
@@ -49,6 +48,7 @@ from highwater.kafka.wire.messages import OffsetForLeaderEpochRequest
 from highwater.kafka.wire.records import validate_fetched
 
 if TYPE_CHECKING:
+    from highwater.broker.log.log import Log
     from highwater.broker.replica.partition import Partition
     from highwater.broker.replica.replica_manager import ReplicaManager
 
@@ -165,14 +165,7 @@ class ReplicaFetcher:
             )
         self._look_around()
         await self._bring_in_line(connection)
-        now = trio.current_time()
-        due = {tp: s for tp in self._due if (s := self.states.get(tp)) is not None}
-        ready = {tp: s for tp, s in due.items() if not s.truncating and s.ready_at <= now}
-        self._hold_back(ready, now)
-        if ready or self._session.others(self._due):
-            await self._fetch(connection, ready)
-        elif due:
-            await self._wait_added(max(min(s.ready_at for s in due.values()) - now, 0.001))
+        await self._fetch(connection)
 
     def _look_around(self) -> None:
         """Makes all due where a change may concern all: a session that begins, a property; a
@@ -183,13 +176,35 @@ class ReplicaFetcher:
             self._due.update(dict.fromkeys(self.states))
         self._max_bytes = max_bytes
 
-    def _hold_back(self, ready: dict[TopicPartition, FetchState], now: float) -> None:
-        """Leaves out of this fetch what the throttle stops; it is looked at again soon."""
-        quota, now_ms = self.manager.throttles.follower, int(now * 1000)
-        for tp, state in list(ready.items()):
-            if not state.in_sync and quota.holds_back(tp, now_ms):
-                del ready[tp]
+    async def _changes(self, now: float) -> dict[TopicPartition, FetchPartition | None]:
+        """The next request's news of the partitions that are due; those that wait stay due."""
+        quota, partitions, states = (
+            self.manager.throttles.follower,
+            self.manager.partitions,
+            self.states,
+        )
+        throttled, now_ms = quota.in_use, int(now * 1000)
+        changes: dict[TopicPartition, FetchPartition | None] = {}
+        for n, tp in enumerate(list(self._due), 1):
+            if n % AT_ONCE == 0:
+                await trio.lowlevel.checkpoint()
+            state = states.get(tp)
+            changes[tp] = None
+            if state is None or state.truncating or state.ready_at > now:
+                continue
+            if throttled and not state.in_sync and quota.holds_back(tp, now_ms):
                 state.ready_at = now + THROTTLED_S
+                continue
+            start = partitions[tp].require_log().log_start_offset
+            changes[tp] = state.ask(tp, start, self._max_bytes)
+        if len(changes) >= AT_ONCE:  # some may have been removed meanwhile
+            changes = {tp: p if tp in states else None for tp, p in changes.items()}
+        due = {tp: None for tp in self._due if tp not in changes}
+        for tp, p in changes.items():
+            if p is None and tp in states:
+                due[tp] = None
+        self._due = due
+        return changes
 
     @property
     def _timeout(self) -> float:
@@ -213,9 +228,11 @@ class ReplicaFetcher:
     # ---------------------------------------------------------------- truncation
 
     async def _bring_in_line(self, connection: ClientConnection) -> None:
-        now = trio.current_time()
-        states = ((tp, self.states.get(tp)) for tp in self._due)
-        todo = [(tp, s) for tp, s in states if s and s.truncating and s.ready_at <= now]
+        now, todo = trio.current_time(), []
+        for tp in self._due:
+            state = self.states.get(tp)
+            if state is not None and state.truncating and state.ready_at <= now:
+                todo.append((tp, state))
         for first in range(0, len(todo), AT_ONCE):
             await self._ask_for_ends(connection, dict(todo[first : first + AT_ONCE]))
 
@@ -321,22 +338,17 @@ class ReplicaFetcher:
 
     # ---------------------------------------------------------------- fetching
 
-    async def _fetch(
-        self, connection: ClientConnection, ready: dict[TopicPartition, FetchState]
-    ) -> None:
-        config = self.manager.config
-        adds = self._adds
-        asked: dict[TopicPartition, FetchPartition] = {}
-        async for tp, state in in_turns(ready.items(), AT_ONCE):
-            if self.states.get(tp) is not state:
-                continue  # removed meanwhile
-            start = self.manager.partitions[tp].require_log().log_start_offset
-            asked[tp] = state.ask(tp, start, config.replica_fetch_max_bytes)
+    async def _fetch(self, connection: ClientConnection) -> None:
+        now, adds = trio.current_time(), self._adds
+        changes = await self._changes(now)
         if self._adds != adds:
             return  # a partition added in between would wait for this fetch
-        changes = self._changes(asked, ready)
         if not any(changes.values()) and not self._session.others(changes):
-            return  # all were removed in between
+            if self._due:
+                waits = [self.states[tp].ready_at for tp in self._due]
+                await self._wait_added(max(min(waits) - now, 0.001))
+            return  # all were removed, or wait
+        config = self.manager.config
         request = self._session.change(
             changes,
             replica_id=self.manager.broker_id,
@@ -364,24 +376,14 @@ class ReplicaFetcher:
             ) from e
         await self._take(connection, answer)
 
-    def _changes(
-        self, asked: dict[TopicPartition, FetchPartition], ready: dict[TopicPartition, FetchState]
-    ) -> dict[TopicPartition, FetchPartition | None]:
-        """The next request's news of the partitions that are due; those that wait stay due."""
-        changes: dict[TopicPartition, FetchPartition | None] = {}
-        for tp in (*self._due, *asked):
-            state = self.states.get(tp)
-            changes[tp] = asked.get(tp) if state is ready.get(tp) else None
-        self._due = {tp: None for tp, p in changes.items() if p is None and tp in self.states}
-        return changes
-
     async def _take(self, connection: ClientConnection, answer: FetchAnswer) -> None:
         self._session.answered(answer)
         if answer.error in SESSION_ERRORS:
             return
         if answer.error:
             raise ConnectionError(f"leader {self.leader} answered {ErrorCode(answer.error).name}")
-        self._due.update(dict.fromkeys(fetched.tp for fetched in answer.partitions))
+        for fetched in answer.partitions:
+            self._due[fetched.tp] = None
         lost: list[TopicPartition] = []
         size = 0
         for n, fetched in enumerate(answer.partitions, 1):
@@ -408,18 +410,17 @@ class ReplicaFetcher:
                 self._append(tp, state, fetched)
         for tp in lost:
             await self._find_place(connection, tp)
-        await self._flush_due([fetched.tp for fetched in answer.partitions])
+        for fetched in answer.partitions:
+            partition = self.manager.partitions.get(fetched.tp)
+            if partition is not None and partition.log is not None and partition.log.flush_due:
+                await self._flush(partition, partition.log)
 
-    async def _flush_due(self, fetched: Iterable[TopicPartition]) -> None:
-        """Flushes first, with flush.messages=1: the next fetch says what this broker has."""
-        for tp in fetched:
-            partition = self.manager.partitions.get(tp)
-            if partition is None or partition.log is None or not partition.log.flush_due:
-                continue
-            try:
-                await partition.log.flush()
-            except OSError as e:
-                self.manager.disk_failed(partition, e)
+    async def _flush(self, partition: Partition, follower_log: Log) -> None:
+        """With flush.messages=1, before the next fetch says what this broker has."""
+        try:
+            await follower_log.flush()
+        except OSError as e:
+            self.manager.disk_failed(partition, e)
 
     def _append(self, tp: TopicPartition, state: FetchState, fetched: FetchedPartition) -> None:
         partition = self.manager.partitions[tp]

@@ -140,7 +140,7 @@ async def test_what_is_added_while_a_fetch_is_gathered_is_not_left_out_of_it(
         fetcher.add(partition, ("nowhere", 1))
     no_connection: Any = None  # to ask would be an error
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(fetcher._fetch, no_connection, dict(fetcher.states))
+        nursery.start_soon(fetcher._fetch, no_connection)
         for _ in range(3):  # it has begun, and has eight turns
             await trio.lowlevel.checkpoint()
         fetcher.add(late, ("nowhere", 1))

@@ -59,7 +59,8 @@ async def test_a_follower_asks_for_what_its_properties_say(tmp_path: Path) -> No
     }
     async with fetcher_of(tmp_path, **config) as (fetcher, connection, asked):
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(fetcher._fetch, connection, dict(fetcher.states))
+            fetcher._look_around()
+            nursery.start_soon(fetcher._fetch, connection)
             with trio.fail_after(10):
                 request = await asked.receive()
             nursery.cancel_scope.cancel()
@@ -71,4 +72,4 @@ async def test_a_follower_asks_for_what_its_properties_say(tmp_path: Path) -> No
 async def test_a_follower_waits_so_long_for_an_answer(tmp_path: Path) -> None:
     async with fetcher_of(tmp_path, replica_socket_timeout_ms=50) as (fetcher, connection, _):
         with trio.fail_after(10), pytest.raises(RequestTimedOut):
-            await fetcher._fetch(connection, dict(fetcher.states))
+            await fetcher._fetch(connection)

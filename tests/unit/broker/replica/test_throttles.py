@@ -104,20 +104,22 @@ async def test_a_follower_leaves_out_what_is_over_the_rate_until_it_is_in_sync(
     for tp in (T0, T1):
         fetcher.add(hosted(manager, tp), ("nowhere", 1))
 
-    def asked() -> list[TopicPartition]:
+    async def asked() -> list[TopicPartition]:
         now = trio.current_time()
-        for state in fetcher.states.values():
+        for tp, state in fetcher.states.items():
             state.ready_at = 0
-        ready = dict(fetcher.states)
-        fetcher._hold_back(ready, now)
-        assert all(s.ready_at > now for tp, s in fetcher.states.items() if tp not in ready)
-        return sorted(ready)
+            fetcher.look_at(tp)
+        changes = await fetcher._changes(now)
+        waiting = {tp for tp, asked in changes.items() if asked is None}
+        assert waiting == fetcher._due.keys()
+        assert all(fetcher.states[tp].ready_at > now for tp in waiting)
+        return sorted(changes.keys() - waiting)
 
-    assert asked() == [T0, T1]
+    assert await asked() == [T0, T1]
     behind = sent(T0, 0, 3)._replace(high_watermark=9)
     fetcher._append(T0, fetcher.states[T0], behind)
     fetcher._append(T1, fetcher.states[T1], sent(T1, 0, 3)._replace(high_watermark=9))
     assert manager.throttles.follower.bytes_per_second(monotonic_ms()) > 10
-    assert asked() == [T1], "only the one in the list waits"
+    assert await asked() == [T1], "only the one in the list waits"
     fetcher._append(T0, fetcher.states[T0], sent(T0, 3, 6)._replace(high_watermark=9))
-    assert asked() == [T0, T1], "it has all below the HW"
+    assert await asked() == [T0, T1], "it has all below the HW"
