@@ -205,7 +205,10 @@ class Segment:
     @property
     def index_bytes(self) -> int:
         """The size of the larger of the two index files."""
-        offsets, times = self.offset_index, self.time_index
+        self._index_used = True
+        offsets, times = self._offset_index, self._time_index
+        if offsets is None or times is None:
+            offsets, times = self.offset_index, self.time_index
         return max(len(offsets) * offsets.ENTRY, len(times) * times.ENTRY)
 
     def _relative_max(self) -> int:
@@ -262,9 +265,11 @@ class Segment:
 
     def age_for_roll(self, now_ms: int, batch_timestamp: int) -> int:
         """The segment's age for the next append: by the records' clock if they have one."""
-        if not self.size and self._first_timestamp is None:
-            return now_ms - self.created_ms
-        first = self.first_timestamp
+        first = self._first_timestamp
+        if first is None:
+            if not self.file.size:
+                return now_ms - self.created_ms
+            first = self.first_timestamp
         return batch_timestamp - first if first >= 0 else now_ms - self.created_ms
 
     # ----------------------------------------------------------------------------- appending

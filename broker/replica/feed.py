@@ -50,7 +50,7 @@ from highwater.kafka.wire.fetch import (
     SteadyFetch,
     response_parts,
 )
-from highwater.world.api import ColdRead
+from highwater.world.api import Buffer, ColdRead
 
 if TYPE_CHECKING:
     from highwater.broker.log.log import Log
@@ -60,6 +60,8 @@ if TYPE_CHECKING:
 
 AT_ONCE = 120
 """The number of partitions read before other tasks have their turn: some 3 ms."""
+_FRESH_BYTES = 1 << 16
+"""Larger batches are sent from the file, without a copy."""
 _ENOUGH = 1 << 62
 """Bytes of a partition because of which alone the answer leaves."""
 
@@ -77,7 +79,7 @@ class Desk(Protocol):
 class Fed:
     """One partition of a feed."""
 
-    __slots__ = ("asked", "feed", "follower", "partition", "rests", "told")
+    __slots__ = ("asked", "feed", "follower", "fresh", "partition", "rests", "told")
 
     def __init__(self, feed: Feed, asked: FetchPartition) -> None:
         self.feed = feed
@@ -89,6 +91,9 @@ class Fed:
         self.told: tuple[int, int, int] | None = None
         """HW, LSO and log start offset as last answered."""
         self.rests = False
+        self.fresh: Buffer | None = None
+        """The batches from the offset asked for to the log's end, as they were just written; only
+        until the waiting fetch looks."""
 
     def attach(self, partition: Partition, follower: Follower) -> None:
         """From now on the partition stirs this."""
@@ -98,8 +103,7 @@ class Fed:
         self.partition, self.follower, follower.fed = partition, follower, self
 
     def detach(self) -> None:
-        if self.rests:
-            self.feed.stir(self)
+        self.feed.stir(self)
         if self.follower is not None and self.follower.fed is self:
             self.follower.fed = None
 
@@ -152,6 +156,7 @@ class Feed(TimerTask):
 
     def stir(self, fed: Fed, *, ends_wait: bool = True) -> None:
         """A partition is about to change; `ends_wait` unless it is the HW alone that moves."""
+        fed.fresh = None
         if fed.rests:
             self._wake(fed)
         if self._busy:
@@ -212,7 +217,7 @@ class Feed(TimerTask):
     def _ask(self, fed: Fed, asked: FetchPartition) -> None:
         if fed.rests:
             self._wake(fed)
-        fed.asked = asked
+        fed.asked, fed.fresh = asked, None
         self.news[fed] = None
 
     def takes(self, fetch: SteadyFetch, now_ms: int) -> bool:
@@ -234,10 +239,7 @@ class Feed(TimerTask):
         if self._request is not None:
             self.give_up()
         for fed, asked in named:
-            if fed.rests:
-                self._wake(fed)
-            fed.asked = asked
-            self.news[fed] = None
+            self._ask(fed, asked)
         self.last_used_ms = now_ms
         self.begin(11, fetch.max_wait_ms, fetch.min_bytes, fetch.max_bytes)
         for fed in list(self.news):
@@ -321,26 +323,23 @@ class Feed(TimerTask):
             result = self._result(fed, 0, False)
             if not result.error and result.diverging is None:
                 replicas.follower_progress(fed.asked, self.replica_id)
-        self._note(fed)
+        self._note(fed, log)
 
-    def _note(self, fed: Fed) -> None:
-        """Looks whether the answer has something to send of this partition."""
-        log = self.in_step(fed)
-        if log is not None and log.log_end_offset == fed.asked.fetch_offset:
-            self._ready.pop(fed, None)
-            return
-        counted = self._counted(fed)
-        if counted:
-            self._ready[fed] = counted
-        else:
-            self._ready.pop(fed, None)
+    def _note(self, fed: Fed, log: Log | None) -> None:
+        """Looks whether the answer has something to send of this partition; `log` is `in_step`."""
+        if log is None or log.log_end_offset != fed.asked.fetch_offset:
+            counted = self._counted(fed, log)
+            if counted:
+                self._ready[fed] = counted
+                return
+        self._ready.pop(fed, None)
 
-    def _counted(self, fed: Fed) -> int:
+    def _counted(self, fed: Fed, log: Log | None) -> int:
         """Bytes that count; 0 where a throttle holds them back."""
         asked, replicas = fed.asked, self._replicas
-        if replicas.held_back(asked.tp, self.replica_id):
+        if replicas.throttles.leader.in_use and replicas.held_back(asked.tp, self.replica_id):
             return 0
-        if self._min_bytes <= 1 and self.in_step(fed) is not None:
+        if log is not None and self._min_bytes <= 1:
             return 1
         try:
             read = replicas.read(asked, self._most, self.replica_id, 0, True)
@@ -372,9 +371,9 @@ class Feed(TimerTask):
 
     @property
     def _complete(self) -> bool:
-        ready = self._ready
+        ready, least = self._ready, self._min_bytes
         return (
-            (sum(ready.values()) if ready else 0) >= self._min_bytes
+            (bool(ready) if least == 1 else sum(ready.values()) >= least)
             or self._max_wait_ms <= 0
             or not self.partitions
         )
@@ -407,8 +406,17 @@ class Feed(TimerTask):
                 asked.tp, 0, partition.high_watermark, partition.last_stable_offset,
                 log.log_start_offset, b"", 0,
             )  # fmt: skip
-        if replicas.held_back(asked.tp, self.replica_id):
+        if replicas.throttles.leader.in_use and replicas.held_back(asked.tp, self.replica_id):
             most, min_one = 0, False
+        elif log is not None and fed.fresh is not None:
+            fresh, fed.fresh = fed.fresh, None
+            size = len(fresh)
+            if size <= min(most, asked.max_bytes, _FRESH_BYTES):
+                assert fed.partition is not None
+                return FetchedPartition(
+                    asked.tp, 0, fed.partition.high_watermark, fed.partition.last_stable_offset,
+                    log.log_start_offset, fresh, size,
+                )  # fmt: skip
         try:
             r = replicas.read(asked, most, self.replica_id, 0, min_one)
         except ApiError as e:
@@ -427,13 +435,16 @@ class Feed(TimerTask):
             self._stop_waiting()
         self._busy = False
         results, self._results = self._results, {}
-        left = self._most - sum(r.size for r in results.values())
+        left = self._most
+        for r in results.values():
+            left -= r.size
         some = left < self._most
         told: list[FetchedPartition] = []
         errors: tuple[str, ...] = ()
         for fed in list(self.news):
-            r = results.get(fed)
-            if r is None:
+            if fed in results:
+                r = results[fed]
+            else:
                 r = self._result(fed, max(left, 0), not some)
                 left, some = left - r.size, some or r.size > 0
             now = (r.high_watermark, r.last_stable_offset, r.log_start_offset)
@@ -489,8 +500,8 @@ class Feed(TimerTask):
         sink = self._sink
         assert sink is not None
         self._request = request
-        sink.purgatories.waits("Fetch", 1)
-        self._deadline_ms = monotonic_ms() + self._max_wait_ms
+        sink.purgatories.fetches.pending += 1
+        self._deadline_ms = self.last_used_ms + self._max_wait_ms
         if not self._armed:
             self._armed = True
             sink.purgatories.add_timer(self, self._deadline_ms)
@@ -498,7 +509,7 @@ class Feed(TimerTask):
     def _stop_waiting(self) -> None:
         self._request = None
         assert self._sink is not None
-        self._sink.purgatories.waits("Fetch", -1)
+        self._sink.purgatories.fetches.pending -= 1
 
     def look(self) -> None:
         """There is news."""
@@ -517,7 +528,7 @@ class Feed(TimerTask):
         stirred, self._stirred = self._stirred, {}
         for fed in stirred:
             if fed in self.news:
-                self._note(fed)
+                self._note(fed, self.in_step(fed))
 
     def run(self) -> None:
         """The time on the wheel has come: this wait's, or that of one before."""
@@ -531,7 +542,7 @@ class Feed(TimerTask):
             sink.purgatories.add_timer(self, self._deadline_ms)
             return
         self._replicas.topic_stats.expired(True)
-        sink.purgatories.expired("Fetch")
+        sink.purgatories.fetches.expired += 1
         request = self._request
         try:
             self._look()

@@ -9,7 +9,11 @@ fetch (Kafka's Replica.scala).
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from highwater.kafka.wire.fetch import FetchPartition
+    from highwater.world.api import Buffer
 
 UNKNOWN_OFFSET = -1
 
@@ -19,11 +23,16 @@ class FeedPort(Protocol):
 
     def stir(self, fed: Any, *, ends_wait: bool = True) -> None: ...
 
+    @property
+    def waits(self) -> bool: ...
+
 
 class FedPort(Protocol):
     """A partition in a feed (`feed.Fed`)."""
 
     rests: bool
+    asked: FetchPartition
+    fresh: Buffer | None
 
     @property
     def feed(self) -> FeedPort: ...

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from highwater.broker.log.parts import part_of
 from highwater.broker.log.validation import checked
 from highwater.broker.replica.follower import Follower
 from highwater.broker.replica.isr import Isr
@@ -178,10 +179,10 @@ class Partition:
 
     def leader_log(self) -> Log:
         """Raises ApiError(NOT_LEADER_OR_FOLLOWER) unless this broker leads."""
-        log = self.require_log()
-        if self.role is not Role.LEADER:
-            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        return log
+        if self.role is Role.LEADER and self.log is not None:
+            return self.log
+        self.require_log()
+        raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     def check_leader_epoch(self, client_epoch: int) -> None:
         """KIP-320's fence; -1 means that the client does not know the epoch."""
@@ -264,7 +265,11 @@ class Partition:
 
     @property
     def under_min_isr(self) -> bool:
-        return self.is_leader and len(self.isr.members) < self.effective_min_isr
+        members = len(self.isr.members)
+        # no more replicas than there are can be wanted
+        return members < self.min_insync_replicas and (
+            self.role is Role.LEADER and members < self.effective_min_isr
+        )
 
     def verify_transaction(
         self, producer_id: int, epoch: int, sequence: int, wall_ms: int
@@ -285,7 +290,7 @@ class Partition:
         NOT_ENOUGH_REPLICAS).
         """
         log = self.leader_log()
-        if acks == -1 and len(self.isr.members) < self.effective_min_isr:
+        if acks == -1 and self.under_min_isr:
             raise ApiError(
                 ErrorCode.NOT_ENOUGH_REPLICAS,
                 f"the ISR of {self.tp} has {len(self.isr.members)} members, "
@@ -322,9 +327,19 @@ class Partition:
         info = log.append_as_leader(
             records, headers, self.leader_epoch, wall_ms, origin=origin, verification=verification
         )
+        if not info.duplicate:
+            self._feed(records, headers, info.base_offset)
         # with followers in the ISR the HW cannot move before they fetch
         moved = len(self.isr.maximal) == 1 and self.advance_high_watermark(now_ms)
         return info, moved
+
+    def _feed(self, records: memoryview, headers: list[BatchHeader], base: int) -> None:
+        """Leaves what was just written with the feeds that wait for exactly that: they need not
+        read it back."""
+        for follower in self.followers.values():
+            fed = follower.fed
+            if fed is not None and fed.feed.waits and fed.asked.fetch_offset == base:
+                fed.fresh = part_of(records, headers)
 
     def follower_fetched(
         self, follower_id: int, offset: int, log_start: int, now_ms: int
@@ -345,7 +360,7 @@ class Partition:
         return moved, change
 
     def _maybe_expand(self, follower: Follower) -> IsrChange | None:
-        if not self.isr.may_change or follower.broker_id in self.isr.members:
+        if follower.broker_id in self.isr.members or not self.isr.may_change:
             return None
         if follower.broker_id not in self.replicas:
             return None
@@ -421,7 +436,7 @@ class Partition:
                 or (follower.caught_up(end, now_ms, self.max_lag_ms) and self.is_alive(broker_id))
             ):
                 lowest = follower.log_end_offset
-        if lowest <= self.high_watermark:
+        if lowest <= self._high_watermark:
             return False
         assert self._all_have(lowest), "invariant 2: the maximal ISR holds what is below the HW"
         self._set_high_watermark(lowest)
@@ -430,10 +445,12 @@ class Partition:
     def _all_have(self, offset: int) -> bool:
         """Whether the ISR is large enough, and every member that it has or may have holds all below
         the offset."""
-        if self.under_min_isr or offset < self.high_watermark:
+        if self.under_min_isr or offset < self._high_watermark:
             return False
-        others = {*self.isr.members, *(self.isr.pending or ())} - {self.local_id}
-        return all(self.followers[b].log_end_offset >= offset for b in others)
+        for broker_id in (*self.isr.members, *(self.isr.pending or ())):
+            if broker_id != self.local_id and self.followers[broker_id].log_end_offset < offset:
+                return False
+        return True
 
     def committed(self, required_offset: int, generation: int) -> ErrorCode | None:
         """Whether an acks=all append that ended at `required_offset` may be acknowledged.
@@ -444,24 +461,23 @@ class Partition:
             return ErrorCode.KAFKA_STORAGE_ERROR
         if self.role is not Role.LEADER or generation != self.generation:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
-        if self.high_watermark < required_offset:
+        if self._high_watermark < required_offset:
             return None
-        if len(self.isr.members) < self.effective_min_isr:
+        if self.under_min_isr:
             return ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
         return ErrorCode.NONE
 
     def holds_committed(self, required_offset: int, generation: int) -> bool:
         """Invariant 4: the HW has passed the append, and this broker has led without a break."""
         led = self.is_leader and generation == self.generation
-        return led and self.high_watermark >= required_offset
+        return led and self._high_watermark >= required_offset
 
     @property
     def last_stable_offset(self) -> int:
         """The end for read_committed: the HW, or the first offset of an open transaction."""
-        if self.log is None:
-            return self.high_watermark
-        unstable = self.log.first_unstable_offset
-        return self.high_watermark if unstable is None else min(unstable, self.high_watermark)
+        high_watermark = self._high_watermark
+        unstable = None if self.log is None else self.log.first_unstable_offset
+        return high_watermark if unstable is None else min(unstable, high_watermark)
 
     def epoch_end_offset(self, epoch: int) -> tuple[int, int]:
         """(epoch, end offset) of OffsetsForLeaderEpoch: the largest epoch at or below the one asked
@@ -490,7 +506,7 @@ class Partition:
         if headers:
             log.append_as_follower(records, headers)
         hw = min(leader_hw, log.log_end_offset)
-        if hw > self.high_watermark:
+        if hw > self._high_watermark:
             self._set_high_watermark(hw)
         if leader_start > log.log_start_offset:
             log.advance_log_start(leader_start)

@@ -50,22 +50,19 @@ class ReplicationQuota:
         self.bound = LONG_MAX
         self._rate = _SimpleRate(samples, window_s * 1000)
         self._throttled: dict[str, frozenset[int] | None] = {}
+        self.in_use = False
+        """Whether any topic lists throttled replicas of this broker."""
 
     def mark(self, topic: str, listed: str, broker_id: int) -> None:
         """`listed` is the topic's property; of its pairs, those of this broker count."""
+        mine = frozenset(p for p, broker in _pairs(listed) if broker == broker_id)
         if listed.strip() == EVERY:
             self._throttled[topic] = None
-            return
-        mine = frozenset(p for p, broker in _pairs(listed) if broker == broker_id)
-        if mine:
+        elif mine:
             self._throttled[topic] = mine
         else:
             self._throttled.pop(topic, None)
-
-    @property
-    def in_use(self) -> bool:
-        """Whether any topic lists throttled replicas of this broker."""
-        return bool(self._throttled)
+        self.in_use = bool(self._throttled)
 
     def is_throttled(self, tp: TopicPartition) -> bool:
         if tp.topic not in self._throttled:

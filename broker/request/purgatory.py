@@ -115,6 +115,8 @@ class Purgatories:
     def __init__(self, now_ms: Callable[[], int] = monotonic_ms) -> None:
         self._now_ms = now_ms
         self._kinds: dict[str, _Kind] = {}
+        self.fetches = self._kind("Fetch")
+        """Followers' fetches wait in their feeds, and are counted here."""
         self._wheel: TimingWheel | None = None
         self._sleeping = trio.CancelScope()
         self._sleeps_until: int | None = None
@@ -189,14 +191,6 @@ class Purgatories:
         """How many operations of that kind wait."""
         found = self._kinds.get(kind)
         return 0 if found is None else found.pending
-
-    def waits(self, kind: str, change: int) -> None:
-        """Counts an answer of that kind that waits elsewhere (1), or no longer does (-1)."""
-        self._kind(kind).pending += change
-
-    def expired(self, kind: str) -> None:
-        """Counts one that ended by its time-out."""
-        self._kind(kind).expired += 1
 
     def sizes(self) -> dict[str, tuple[int, int]]:
         """By kind: watched keys (an operation counts once for each), and delayed operations."""

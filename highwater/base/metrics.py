@@ -62,6 +62,18 @@ class TimeHistogram:
         counts = self._counts
         counts[v] = counts.get(v, 0) + 1
 
+    def record_all(self, values: Iterable[int]) -> None:
+        """`record` for each of them, at a third of its price."""
+        counts = self._counts
+        for ns in values:
+            self.count += 1
+            self.sum_ns += ns
+            v = ns >> _SHIFT
+            if v > 15:
+                e = v.bit_length() - 4
+                v = (e << 3) + (v >> e)
+            counts[v] = counts.get(v, 0) + 1
+
     def add(self, other: TimeHistogram) -> None:
         """Adds the values that another histogram has recorded."""
         self.count += other.count

@@ -128,7 +128,7 @@ async def test_a_client_that_went_away_while_its_answer_was_delayed(network: Net
     async with serving(network, entry(handle)) as s:
         client = await s.connect()
         await client.send(b"")
-        while not s.services.purgatories.sizes():
+        while not s.services.purgatories.pending("Fetch"):
             await trio.sleep(0)
         await client.stream.aclose()
         waiting[0].ready = True
@@ -190,7 +190,7 @@ async def test_an_error_of_a_delayed_operation_is_answered(network: Net) -> None
     async with serving(network, entry(lambda c, b: Delayed(op), error_response=own)) as s:
         client = await s.connect()
         await client.send(b"")
-        while not s.services.purgatories.sizes():
+        while not s.services.purgatories.pending("Fetch"):
             await trio.sleep(0)
         op.ready = True
         s.services.completions.add("Fetch", ["k"])

@@ -12,13 +12,15 @@ import trio
 
 from highwater.base.event_loop import monotonic_ms
 from highwater.broker.handlers import fetch
+from highwater.broker.log.parts import Origin
 from highwater.broker.replica import feed
 from highwater.broker.replica.feed import Feed
-from highwater.broker.request.response import FileSlice, Response
+from highwater.broker.request.response import Response
 from highwater.kafka.types import TopicPartition
 from highwater.kafka.wire.fetch import FetchPartition, FetchRequest, build_fetch
 from tests.unit.broker.handlers.conftest import Desk, answered, in_broker
 from tests.unit.broker.handlers.test_fetch_waits import (
+    BATCH,
     MANY,
     SIZE,
     A,
@@ -79,8 +81,7 @@ class Follower:
     @property
     def bytes(self) -> int:
         """Of records, in the latest answer."""
-        parts = self.answers[-1].parts or ()
-        return sum(part.size for part in parts if isinstance(part, FileSlice))
+        return sum(p.size for p in decoded(self.answers[-1]))
 
     @property
     def told(self) -> list[TopicPartition]:
@@ -264,6 +265,49 @@ async def test_a_wait_ends_at_its_own_time(b: Any) -> None:
         await trio.sleep(0.01)
     assert monotonic_ms() - began in range(1000, 1020)
     assert f.told == [A], "its HW"
+
+
+@in_broker()
+async def test_what_was_just_written_is_sent_without_being_read_back(b: Any) -> None:
+    await lead(b, replicas=(1, FOLLOWER))
+    f = Follower(b)
+    replicas = b.services.replicas
+    read, replicas.read = replicas.read, None  # to ask it would be an error
+    log = replicas.partitions[A].require_log()
+    for end in (1, 2):
+        f.ask(wait_ms=10_000)
+        append(b, A)
+        (found,) = decoded(f.answers[-1])
+        assert bytes(found.records) == log.segments[0].file.read((end - 1) * SIZE, SIZE)
+        f.ask([of(A, end)])
+    replicas.read = read
+    f.ask(wait_ms=10_000)
+    partition = replicas.partitions[A]
+    partition.append(memoryview(bytearray(BATCH)), 1, 0, 0, Origin.CLIENT)
+    assert f.feed.partitions[A].fresh is not None
+    append(b, A)
+    assert f.bytes == 2 * SIZE, "it has been followed by another"
+
+
+@in_broker()
+async def test_bytes_that_were_written_are_kept_only_for_who_waits_for_them(b: Any) -> None:
+    await lead(b, replicas=(1, FOLLOWER))
+    f = Follower(b)
+    append(b, A)
+    assert f.feed.partitions[A].fresh is None, "no fetch waits"
+    fed = f.feed.partitions[A]
+    f.ask([of(A, 1)])
+    for end in (
+        lambda: f.ask([of(A, 1)]),
+        lambda: append(b, A),
+        lambda: follows(b),
+        lambda: f.ask(forgotten=[A]),
+        lambda: b.services.replicas.sessions.close(f.feed),
+    ):
+        fed.fresh = memoryview(BATCH)
+        end()
+        assert [fed.fresh] == [None]
+        fed = next(iter(f.feed.partitions.values()))
 
 
 def appended(b: Any) -> None:
