@@ -12,7 +12,7 @@ import copy
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from highwater.broker.request.response import NoResponse, Response
 from highwater.kafka.errors import ApiError, ErrorCode
@@ -158,28 +158,72 @@ class Feeding:
 Reply = Response | NoResponse | Delayed | Feeding
 
 
+class Listener(Protocol):
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def security_protocol(self) -> str: ...
+
+
+class Requester(Protocol):
+    """The connection of a request (`network.connection.BrokerConnection`)."""
+
+    @property
+    def listener(self) -> Listener: ...
+
+    @property
+    def peer(self) -> tuple[str, int]: ...
+
+    @property
+    def id(self) -> str: ...
+
+    @property
+    def index(self) -> int: ...
+
+    @property
+    def authentication(self) -> Authentication | None: ...
+
+
 @dataclass(slots=True)
 class Context:
     """The requester, its connection, and the broker's services."""
 
     api: Api
     version: int
-    correlation_id: int
     client_id: str | None
     principal: str
-    listener: str
-    security_protocol: str
-    peer: tuple[str, int]
-    connection_id: str
-    plane: Plane
+    """As it was when the request was taken."""
+    connection: Requester
     now_ms: int
     """Monotonic milliseconds (trio's clock)."""
     services: Services
-    client_software: tuple[str, str] = ("unknown", "unknown")
-    connection_number: int = 0
-    """Greater than that of any connection accepted before."""
-    authentication: Authentication | None = None
-    """The connection's, where its listener uses SASL."""
+
+    @property
+    def listener(self) -> str:
+        return self.connection.listener.name
+
+    @property
+    def security_protocol(self) -> str:
+        return self.connection.listener.security_protocol
+
+    @property
+    def peer(self) -> tuple[str, int]:
+        return self.connection.peer
+
+    @property
+    def connection_id(self) -> str:
+        return self.connection.id
+
+    @property
+    def connection_number(self) -> int:
+        """Greater than that of any connection accepted before."""
+        return self.connection.index
+
+    @property
+    def authentication(self) -> Authentication | None:
+        """The connection's, where its listener uses SASL."""
+        return self.connection.authentication
 
     @property
     def by_token(self) -> bool:

@@ -140,7 +140,7 @@ class HandlerPool:
         started = now = perf_ns()
         channel.started()
         completions.collect()
-        while channel.handler_free and now - started < _SLICE_NS:
+        while now - started < _SLICE_NS:
             request = channel.take()
             if request is None:
                 break
@@ -149,6 +149,8 @@ class HandlerPool:
             if waiting is not None:
                 self._waiting.append(waiting)
                 channel.wake_one()
+                if not channel.handler_free:
+                    break
             now = perf_ns()
             if now - request.taken > NOTED_NS:
                 self._note(request, now - request.taken)
@@ -207,25 +209,16 @@ class HandlerPool:
             self._unsupported(request, entry)
             return None
         connection = request.connection
-        listener = connection.listener
         if request.api_key == _FETCH and (feed := self._steady(request)) is not None:
             return self._feed(request, feed)
         ctx = Context(
             entry.api,
             version,
-            request.correlation_id,
             request.client_id,
             connection.principal,
-            listener.name,
-            listener.security_protocol,
-            connection.peer,
-            connection.id,
-            self.plane,
+            connection,
             monotonic_ms(),
             self._services,
-            connection.software,
-            connection.index,
-            connection.authentication,
         )
         request.metrics = self._labels_of(request)
         if self._request_log.enabled:
@@ -416,7 +409,8 @@ class HandlerPool:
         request.ready = now = self._perf_ns()
         if not request.handled:
             request.handled = now
-        self._channel.release(request)
+        if request.body is not None:
+            self._channel.release(request)
         request.connection.processor.respond(request)
 
     def _close(self, request: Request) -> None:

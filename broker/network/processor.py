@@ -47,6 +47,23 @@ _BROKEN = ~(READ | WRITE)
 _SLICE_NS = 1_000_000
 
 
+class Gate:
+    """While it is shut it collects answers: those of one connection leave by one system call."""
+
+    __slots__ = ("behind", "shut")
+
+    def __init__(self) -> None:
+        self.shut = False
+        self.behind: dict[Processor, None] = {}
+        """Processors that have been given answers meanwhile."""
+
+    def open(self) -> None:
+        self.shut = False
+        behind, self.behind = self.behind, {}
+        for processor in behind:
+            processor.drain()
+
+
 class Processor:
     """One of a plane's processors."""
 
@@ -68,6 +85,8 @@ class Processor:
         self.ended: dict[str, int] = {}
         """By listener, the number of connections so far."""
         self.reading = True
+        self.gate = Gate()
+        """The server's, which all processors share."""
         self._channel = channel
         self._perf_ns = perf_ns
         self._on_sent = on_sent
@@ -255,26 +274,19 @@ class Processor:
         self.responses.append(request)
         if self._draining:
             return
-        if len(self.responses) > 1 or self._ready:
+        if self.gate.shut:
+            self.gate.behind[self] = None
+        elif len(self.responses) > 1 or self._ready:
             self._writer.wake()
-            return
-        self._drain()
+        else:
+            self.drain()
 
     @property
     def unsent_answers(self) -> int:
         """The length of the response queue; a connection with ready answers counts once."""
         return len(self.responses) + len(self._ready)
 
-    def hold(self) -> None:
-        """Collects answers until `go`: those of one connection leave by one system call."""
-        self._draining = True
-
-    def go(self) -> None:
-        self._draining = False
-        if self.responses:
-            self._drain()
-
-    def _drain(self) -> None:
+    def drain(self) -> None:
         """Sends the contents of the response queue, for a millisecond."""
         responses, ready = self.responses, self._ready
         self._draining = True
@@ -288,8 +300,11 @@ class Processor:
                 break
             connection = next(iter(ready))
             del ready[connection]
+            pending = connection.pending
+            if connection.closed or connection.leaving or not pending or not pending[0].returned:
+                continue  # its answers wait for those before them
             self._round = now
-            self._begin(connection)
+            self._send_answers(connection)
             now = self._perf_ns()
         self._draining = False
         if ready:
@@ -300,19 +315,13 @@ class Processor:
         while True:
             if not responses and not ready and not self._unsent:
                 await self._writer.sleep()
-            self._drain()
+            self.drain()
             for _ in range(len(self._unsent)):
                 connection = self._unsent.popleft()
                 if not connection.closed:
                     self._send(connection)
             if responses or ready or self._unsent:
                 await trio.lowlevel.checkpoint()
-
-    def _begin(self, connection: BrokerConnection) -> None:
-        if connection.closed or connection.leaving or not connection.pending:
-            return
-        if connection.pending[0].returned:
-            self._send_answers(connection)
 
     def _send_answers(self, connection: BrokerConnection) -> None:
         """Sends the answers that are ready, up to the first request that is not answered yet."""

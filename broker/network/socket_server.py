@@ -26,7 +26,7 @@ from highwater.base.event_loop import monotonic_ms
 from highwater.broker.context import Plane
 from highwater.broker.network.connection import BrokerConnection, ListenerInfo
 from highwater.broker.network.handler_pool import HandlerPool, HandlerTable, handler_table
-from highwater.broker.network.processor import Processor
+from highwater.broker.network.processor import Gate, Processor
 from highwater.broker.network.request import Request
 from highwater.broker.network.request_channel import RequestChannel
 from highwater.broker.network.request_log import RequestLog
@@ -195,6 +195,7 @@ class SocketServer:
         self._accepting = trio.Event()
         self._count = 0
         self._processors = 0
+        self.gate = Gate()
         data = PlaneServer(Plane.DATA, self, listeners.data_plane)
         self.planes: dict[Plane, PlaneServer] = {Plane.DATA: data}
         if listeners.control_plane is not None:
@@ -240,14 +241,10 @@ class SocketServer:
 
     def hold(self) -> None:
         """Collects answers until `go`, so that they leave together."""
-        for plane in self.planes.values():
-            for processor in plane.processors:
-                processor.hold()
+        self.gate.shut = True
 
     def go(self) -> None:
-        for plane in self.planes.values():
-            for processor in plane.processors:
-                processor.go()
+        self.gate.open()
 
     async def drain(self, timeout_s: float = 1.0) -> None:
         """Stops accepting and reading, and waits until what was read is answered; then cancel."""
@@ -406,7 +403,7 @@ class SocketServer:
     def new_processor(self, channel: RequestChannel) -> Processor:
         """Numbers are unique in a broker, and never used again."""
         self._processors += 1
-        return Processor(
+        processor = Processor(
             self._processors - 1,
             channel,
             self.perf_ns,
@@ -414,6 +411,8 @@ class SocketServer:
             self.on_closed,
             self.call_later,
         )
+        processor.gate = self.gate
+        return processor
 
     def reconfigure(self) -> None:
         """Applies dynamic broker configuration: numbers of tasks, limits, the size of the queue."""

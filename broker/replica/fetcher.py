@@ -19,6 +19,7 @@ Source: AbstractFetcherThread, ReplicaFetcherThread; KIP-101, KIP-279, KIP-320.
 from __future__ import annotations
 
 import logging
+import struct
 from typing import TYPE_CHECKING
 
 import trio
@@ -370,7 +371,7 @@ class ReplicaFetcher:
         self.fetches.record(1, monotonic_ms())
         try:
             answer = parse_fetch_answer(view, FETCH_VERSION)
-        except (ValueError, IndexError) as e:
+        except (struct.error, ValueError, IndexError) as e:
             raise ConnectionError(
                 f"leader {self.leader} sent a Fetch answer that is broken: {e}"
             ) from e

@@ -36,6 +36,8 @@ _Q = struct.Struct(">q")
 _IQ = struct.Struct(">iq")
 _HEAD = struct.Struct(">iiiib")
 _ANSWER = struct.Struct(">ihqqq")
+_ANSWERED = struct.Struct(">hii")
+_OF_PARTITION = struct.Struct(">ihqqqi")
 _STEADY = struct.Struct(">iiiibiii")
 _NAMED = struct.Struct(">iiqqi")
 STEADY_VERSION = 11
@@ -314,23 +316,24 @@ class FetchAnswer(NamedTuple):
 
 def parse_fetch_answer(body: memoryview, version: int = 11) -> FetchAnswer:
     """A leader's answer, v7 to v11; `records` of each partition is a memoryview into `body`."""
-    error, session_id = struct.unpack_from(">hi", body, 4)
-    reader = _Reader(body, 10, False)
+    error, session_id, topics = _ANSWERED.unpack_from(body, 4)
+    at, left = 14, within(MAX_ELEMENTS, topics)
     out: list[FetchedPartition] = []
-    for _ in range(reader.count()):
-        topic = reader.string()
-        for _ in range(reader.count()):
-            index, code, hw, lso, log_start = _ANSWER.unpack_from(body, reader.at)
-            reader.at += _ANSWER.size
-            aborted = max(reader.int32(), 0)
-            reader.at += 16 * aborted
-            if version >= 11:
-                reader.at += 4
-            size = max(reader.int32(), 0)
-            records = body[reader.at : reader.at + size]
+    for _ in range(topics):
+        start = at + 2
+        at = start + max(_H.unpack_from(body, at)[0], 0)
+        topic = str(body[start:at], "utf-8", "replace")
+        (partitions,) = _I.unpack_from(body, at)
+        at, left = at + 4, within(left, partitions)
+        for _ in range(partitions):
+            index, code, hw, lso, log_start, aborted = _OF_PARTITION.unpack_from(body, at)
+            at += _OF_PARTITION.size + 16 * max(aborted, 0) + (4 if version >= 11 else 0)
+            size = max(_I.unpack_from(body, at)[0], 0)
+            at += 4
+            records = body[at : at + size]
             if len(records) != size:
                 raise ValueError(f"an answer that ends inside the records of {topic}-{index}")
-            reader.at += size
+            at += size
             out.append(
                 FetchedPartition(
                     TopicPartition(topic, index), code, hw, lso, log_start, records, size

@@ -16,13 +16,14 @@ import trio
 
 from highwater.base.event_loop import monotonic_ms
 from highwater.broker.admin.producer_ids import ProducerIds
-from highwater.broker.context import Context, Delayed, Feeding, Plane
+from highwater.broker.context import Context, Delayed, Feeding
 from highwater.broker.coordinator.group.coordinator import GroupCoordinator
 from highwater.broker.coordinator.transaction.coordinator import TransactionCoordinator
 from highwater.broker.handlers import update_metadata
 from highwater.broker.log.log_manager import LogManager
 from highwater.broker.membership.registration import make_paths
 from highwater.broker.metadata.metadata_cache import MetadataCache
+from highwater.broker.network.connection import ListenerInfo
 from highwater.broker.replica.partition_states import decode_leader_and_isr
 from highwater.broker.replica.replica_manager import ReplicaManager
 from highwater.broker.request.purgatory import CompletionSink, Purgatories
@@ -32,6 +33,7 @@ from highwater.broker.services import Services
 from highwater.kafka import znodes
 from highwater.kafka.config import Config
 from highwater.kafka.errors import ApiError, ErrorCode
+from highwater.kafka.security.authentication import Authentication
 from highwater.kafka.types import BrokerEpoch, BrokerId, TopicPartition
 from highwater.kafka.wire.codec import (
     decode_request,
@@ -89,6 +91,17 @@ class Controller:
         self.asked.append(("unclean", topic))
 
 
+@dataclass(frozen=True)
+class Connected:
+    """The connection of a request."""
+
+    listener: ListenerInfo
+    authentication: Authentication | None
+    peer: tuple[str, int] = ("c", 1)
+    id: str = "c:1"
+    index: int = 0
+
+
 class Asker:
     """One broker and its ZooKeeper session."""
 
@@ -138,11 +151,14 @@ class Asker:
         self.failed_dirs.append(log_dir)
         self.services.replicas.dir_failed(log_dir)
 
-    def context(self, module: ModuleType, version: int) -> Context:
+    def context(self, module: ModuleType, version: int, connection_number: int = 0) -> Context:
         return Context(
-            module.API, version, 1, "test", self.principal, "PLAINTEXT", self.security_protocol,
-            ("c", 1), "c:1", Plane.DATA, monotonic_ms(), self.services,
-            authentication=self.authentication,
+            module.API, version, "test", self.principal,
+            Connected(
+                ListenerInfo("PLAINTEXT", self.security_protocol), self.authentication,
+                index=connection_number,
+            ),
+            monotonic_ms(), self.services,
         )  # fmt: skip
 
     async def ask(self, module: ModuleType, version: int, request: Any) -> Any:

@@ -94,8 +94,7 @@ async def test_what_a_controller_sent_over_a_connection_of_before_comes_too_late
     )  # fmt: skip
 
     async def take(module: ModuleType, request: Any, number: int) -> bool:
-        ctx = b.context(module, module.API.versions[1])
-        ctx.connection_number = number
+        ctx = b.context(module, module.API.versions[1], number)
         reply = await module.handle(ctx, request)
         assert isinstance(reply, Response) or reply == NoResponse(close=True)
         return isinstance(reply, Response)
@@ -137,8 +136,7 @@ async def test_what_waited_for_zookeeper_may_be_overtaken_meanwhile(b: Any) -> N
     replies: dict[int, Any] = {}
 
     async def take(module: ModuleType, request: Any, number: int) -> None:
-        ctx = b.context(module, module.API.versions[1])
-        ctx.connection_number = number
+        ctx = b.context(module, module.API.versions[1], number)
         replies[number] = await module.handle(ctx, request)
 
     async with trio.open_nursery() as nursery:
@@ -164,8 +162,7 @@ async def test_what_waited_for_its_turn_may_be_overtaken_meanwhile(b: Any) -> No
     replies: dict[int, Any] = {}
 
     async def take(module: ModuleType, request: Any, number: int) -> None:
-        ctx = b.context(module, module.API.versions[1])
-        ctx.connection_number = number
+        ctx = b.context(module, module.API.versions[1], number)
         replies[number] = await module.handle(ctx, request)
 
     turn = b.services.replicas._changing
@@ -183,8 +180,7 @@ async def test_an_update_that_waited_for_its_turn_may_be_overtaken_meanwhile(b: 
     replies: dict[int, Any] = {}
 
     async def take(number: int) -> None:
-        ctx = b.context(update_metadata, 6)
-        ctx.connection_number = number
+        ctx = b.context(update_metadata, 6, number)
         replies[number] = await update_metadata.handle(ctx, empty_update(2, 10))
 
     generation = b.services.metadata.generation

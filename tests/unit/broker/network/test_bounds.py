@@ -59,7 +59,7 @@ async def test_the_control_plane_does_not_wait_for_a_full_data_plane(network: Ne
     gate = trio.Event()
 
     async def data(ctx: Context, body: memoryview) -> Reply:
-        if ctx.plane is Plane.DATA:
+        if ctx.listener == "PLAINTEXT":
             await gate.wait()
         return Response(parts=[ctx.listener.encode()])
 
