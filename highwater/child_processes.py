@@ -163,7 +163,7 @@ class Child:
         env: Mapping[str, str] | None = None,
         fork: Fork | None = None,
     ) -> None:
-        """`fork` may give the process in place of an exec (`forked_brokers`)."""
+        """`fork` may give the process in place of an exec (`forked_members`)."""
         self.name = name
         self.output = output
         self._parent = os.getpid()

@@ -70,7 +70,7 @@ def main() -> int:
     from highwater.agent.agent_settings import AgentSettings
     from highwater.agent.errors import control_error
     from highwater.child_processes import StartError
-    from highwater.cluster.processes import forked_brokers
+    from highwater.cluster.processes import forked_members
 
     try:
         try:
@@ -78,7 +78,7 @@ def main() -> int:
         except ValueError as error:
             raise StartError(f"the settings are not one line of JSON: {error}") from None
         settings = AgentSettings.from_json(raw)
-        forked_brokers.begin(settings.program, settings.runtime, settings.folder, settings.profile)
+        forked_members.begin(settings.program, settings.runtime, settings.folder, settings.profile)
         settings.folder.mkdir(parents=True, exist_ok=True)
         _serve(settings)
     except Exception as error:

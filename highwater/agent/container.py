@@ -28,7 +28,7 @@ from highwater.agent.http_server import Call, HttpServer
 from highwater.agent.openapi import description
 from highwater.agent.routes import CLUSTER, OPENAPI, ROUTES, answer
 from highwater.agent.supervisor import Agent, cluster_behind, serve
-from highwater.cluster.processes import forked_brokers
+from highwater.cluster.processes import forked_members
 
 FOLDER = Path("/var/lib/highwater")
 CONTROL_PORT, FIRST_PORT, ZOOKEEPER_PORT = 9990, 9092, 2181
@@ -133,7 +133,7 @@ def main() -> int:
         print(wrong or "healthy")
         return bool(wrong)
     try:
-        forked_brokers.begin("highwater", "process", FOLDER, "test")
+        forked_members.begin("highwater", "process", FOLDER, "test")
         given = os.environ.pop(VARIABLE, "")
         token = known_token(FOLDER, EVERYWHERE, given)
         keep_token(FOLDER, token)

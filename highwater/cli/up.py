@@ -270,9 +270,9 @@ def _up_here(wish: Wish) -> None:
     from highwater.kafka.wire.codecs_only import load_codecs_only
 
     load_codecs_only()
-    from highwater.cluster.processes import forked_brokers
+    from highwater.cluster.processes import forked_members
 
-    forked_brokers.begin(wish.program, wish.runtime, wish.folder, wish.profile)
+    forked_members.begin(wish.program, wish.runtime, wish.folder, wish.profile)
     import trio
 
     from highwater.agent.agent_settings import AgentSettings

@@ -45,14 +45,14 @@ from highwater.cluster.links.link_rules import Links
 from highwater.cluster.lives import PAUSED, UP
 from highwater.cluster.ports import claimed, listens
 from highwater.cluster.processes import (
-    forked_brokers,
+    forked_members,
     kraft,
     process_ports,
     server_properties,
     zookeeper_choice,
 )
 from highwater.cluster.processes import zookeeper_process as zookeeper
-from highwater.cluster.processes.forked_brokers import Forks
+from highwater.cluster.processes.forked_members import Forks, Mother
 from highwater.cluster.processes.process_settings import Settings
 from highwater.cluster.processes.programs import Highwater
 from highwater.cluster.shared import SECURE, LocalCluster, Ports
@@ -72,6 +72,13 @@ def _chosen_zookeeper(settings: Settings) -> str:
         )
     kind = zookeeper_choice.JAVA if own_user else zookeeper_choice.EMBEDDED
     return zookeeper_choice.chosen(settings.folder / ZOOKEEPER, asked, kind)
+
+
+async def _ready(mother: Mother | None) -> Mother | None:
+    """Where it can fork members; else they are started by exec."""
+    if mother is not None and await trio.to_thread.run_sync(mother.ready):
+        return mother
+    return None
 
 
 class ProcessCluster(LocalCluster):
@@ -207,26 +214,29 @@ class ProcessCluster(LocalCluster):
 
     async def start_all(self, timeout_s: float = PATIENCE_S) -> None:
         """Starts all members at once; returns when every broker knows every broker."""
+        forks = forked_members.taken()
+        try:
+            await self._start_all(forks, timeout_s)
+        finally:
+            if forks is not None:
+                forks.close()
+
+    async def _start_all(self, forks: Forks | None, timeout_s: float) -> None:
         if self.settings.kraft:
             await self._format_storage()
         elif self.zookeeper_kind == ELSEWHERE:
             await self._find_zookeeper()
         else:
-            self._spawn(ZOOKEEPER)
+            self._spawn(ZOOKEEPER, await _ready(forks.zookeeper if forks else None))
         if self._zookeeper:
             zookeeper_choice.remember(self.member_folder(ZOOKEEPER), self._zookeeper)
             if self.settings.secured or self.settings.scram:
                 await self._store_users(timeout_s)
-        forks = forked_brokers.taken()
-        try:
-            ready = forks is not None and await trio.to_thread.run_sync(forks.ready)
-            for member in self.members():
-                if member != ZOOKEEPER:
-                    self._spawn(member, forks if ready else None)
-            await self._wait_ready(self.brokers, set(self.brokers), timeout_s)
-        finally:
-            if forks is not None:
-                forks.close()
+        mother = await _ready(forks.brokers if forks else None)
+        for member in self.members():
+            if member != ZOOKEEPER:
+                self._spawn(member, mother)
+        await self._wait_ready(self.brokers, set(self.brokers), timeout_s)
 
     async def _find_zookeeper(self) -> None:
         for host, port in self._zookeepers():
@@ -391,12 +401,12 @@ class ProcessCluster(LocalCluster):
         require_member(self, member)
         return self._children[member]
 
-    def _spawn(self, member: str, forks: Forks | None = None) -> None:
+    def _spawn(self, member: str, mother: Mother | None = None) -> None:
         folder = self.member_folder(member)
         folder.mkdir(parents=True, exist_ok=True)
         env: Mapping[str, str] | None = None
-        fork: Fork | None = None
         if member == ZOOKEEPER:
+            ours = self._zookeeper == zookeeper_choice.EMBEDDED
             tick = _TICK_MS.get(self.settings.profile, 2000)
             command = zookeeper.start_of(
                 self._zookeeper, folder, self._zookeeper_port, tick, self.settings.zookeeper_sync
@@ -405,11 +415,12 @@ class ProcessCluster(LocalCluster):
             program = self.settings.program
             if member not in self._controllers:
                 program = self.settings.program_of(broker_number(member))
+            ours = program == Highwater()
             command = program.command(self._write_properties(member), self.settings.profile)
-            fork = forks.fork if forks is not None and program == Highwater() else None
             env = program.environment()
             if self.hosts is not None and member not in self._controllers:
                 env = {**env, **self.hosts.environment(broker_number(member))}
+        fork: Fork | None = mother.fork if mother is not None and ours else None
         self._children[member] = Child(
             member, command, output=self.output(member), cwd=folder, env=env, fork=fork
         )

@@ -136,7 +136,8 @@ def start_of(kind: str, folder: Path, port: int, tick_ms: int, sync: bool = Fals
             raise StartError(f"ZooKeeper's own server: {error}; or {remedy}") from None
     words = ["--data", str(folder / "data"), "--port", str(port), "--tick", str(tick_ms)]
     words += ["--sync"] * sync
-    return [sys.executable, "-I", "-m", "highwater.zookeeper", *words]
+    optimized = ["-O"] * bool(sys.flags.optimize)  # as for a broker
+    return [sys.executable, *optimized, "-I", "-m", "highwater.zookeeper", *words]
 
 
 def prepare(folder: Path, port: int, tick_ms: int, sync: bool = False) -> list[str]:

@@ -1,8 +1,8 @@
-"""The brokers of a new cluster, as forks of one process that has loaded their code.
+"""The members of a new cluster, as forks of one process that has loaded their code.
 
-`begin` starts that process (`broker_forks`) early, so that it loads while its agent does;
+`begin` starts that process (`member_forks`) early, so that it loads while its agent does;
 the cluster that the agent starts then takes it.  Where there can be none, as on macOS or under a
-coverage that begins with each process, or where it has ended, brokers are started by exec.
+coverage that begins with each process, or where it has ended, members are started by exec.
 """
 
 from __future__ import annotations
@@ -19,11 +19,15 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from highwater.cluster.interface import ZOOKEEPER
 from highwater.cluster.processes.programs import Highwater
+from highwater.cluster.processes.zookeeper_choice import EMBEDDED
+from highwater.cluster.processes.zookeeper_process import start_of
 
 _PR_SET_CHILD_SUBREAPER = 36
 _READY_S = 30.0
-_MODULE = "highwater.cluster.processes.broker_forks"
+_END_S = 2.0
+_MODULE = "highwater.cluster.processes.member_forks"
 _begun: list[Forks] = []
 
 
@@ -54,26 +58,12 @@ class Forked:
             os.kill(self.pid, number)
 
 
-class Forks:
-    """The process that forks brokers."""
+class Mother:
+    """A process that forks members of one kind."""
 
-    def __init__(self, likely: Sequence[str]) -> None:
-        """`likely`: the command of a broker, for whose length `ps` is to have room."""
-        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-        self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        optimized = ["-O"] * bool(sys.flags.optimize)
-        command = [sys.executable, *optimized, "-I", "-m", _MODULE, str(theirs.fileno()), ""]
-        command[-1] = "-" * (len(_shown(likely)) - len(_shown(command)))
-        self._popen = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            pass_fds=[theirs.fileno()],
-            start_new_session=True,
-        )
-        theirs.close()
-        self._socket.settimeout(_READY_S)
+    def __init__(self, control: socket.socket) -> None:
+        self._socket = control
+        control.settimeout(_READY_S)
 
     def ready(self) -> bool:
         """Waits until it has loaded everything; False where it has ended instead."""
@@ -85,7 +75,7 @@ class Forks:
     def fork(
         self, command: Sequence[str], output: int, cwd: Path, env: Mapping[str, str]
     ) -> Forked | None:
-        """The broker of this command; None where the process has ended."""
+        """The member of this command; None where the process has ended."""
         asked = {"command": list(command), "cwd": str(cwd), "env": dict(env)}
         try:
             packet = json.dumps({**asked, "parent": os.getpid()}).encode()
@@ -96,10 +86,42 @@ class Forks:
         return Forked(json.loads(answer)) if answer else None
 
     def close(self) -> None:
-        """It ends at once; its brokers live on."""
+        """It ends, and its members live on."""
         self._socket.close()
-        self._popen.kill()
-        self._popen.wait()
+
+
+class Forks:
+    """The processes that fork members."""
+
+    def __init__(self, *likely: Sequence[str]) -> None:
+        """`likely`: commands of members, for whose length `ps` is to have room."""
+        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        pairs = [socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET) for _ in range(2)]
+        self.zookeeper, self.brokers = (Mother(ours) for ours, _ in pairs)
+        numbers = [theirs.fileno() for _, theirs in pairs]
+        optimized = ["-O"] * bool(sys.flags.optimize)
+        command = [sys.executable, *optimized, "-I", "-m", _MODULE, *map(str, numbers), ""]
+        command[-1] = "-" * (max(len(_shown(one)) for one in likely) - len(_shown(command)))
+        self._popen = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            pass_fds=numbers,
+            start_new_session=True,
+        )
+        for _, theirs in pairs:
+            theirs.close()
+
+    def close(self) -> None:
+        """They end; their members live on."""
+        self.zookeeper.close()
+        self.brokers.close()
+        try:
+            self._popen.wait(_END_S)
+        except subprocess.TimeoutExpired:
+            self._popen.kill()
+            self._popen.wait()
 
 
 def _shown(command: Sequence[str]) -> bytes:
@@ -111,7 +133,8 @@ def begin(program: str, runtime: str, folder: Path, profile: str) -> None:
     possible = platform.system() == "Linux" and "COVERAGE_PROCESS_START" not in os.environ
     if possible and (program, runtime) == ("highwater", "process"):
         properties = folder / "broker-1" / "server.properties"
-        _begun.append(Forks(Highwater().command(properties, profile)))
+        zookeeper = start_of(EMBEDDED, folder / ZOOKEEPER, 65535, 2000, sync=True)
+        _begun.append(Forks(Highwater().command(properties, profile), zookeeper))
 
 
 def taken() -> Forks | None:

@@ -1,0 +1,160 @@
+"""Loads all that a broker and the embedded ZooKeeper need, and forks them.
+
+usage: python -I -m highwater.cluster.processes.member_forks SOCKET SOCKET PAD
+
+Theory of operation.  Most of a member's start is imports, and members that are forks of one process
+share the memory of them.  So an agent starts this process first and asks it for each member of a
+new cluster.  It ends when they serve, so that no later start can run old code.  It runs no loop,
+has no thread and opens nothing, so that a fork is as good as an exec.
+
+ZooKeeper is forked by a process that has not loaded the brokers' code: a page that each broker has
+written to is its own, and ZooKeeper would keep the one that nobody uses.  That process is itself a
+fork of this one, made on the way, so what both need is loaded and kept once.
+
+A member must be the agent's own child, which waits for it and whose death takes it along.  So each
+is forked twice: when the one between ends, the kernel gives the member to the next process above
+that takes orphans in, which the agent has asked to be (PR_SET_CHILD_SUBREAPER).  Linux only.
+
+The first SOCKET is for ZooKeeper, the second for brokers.  A request is one packet: JSON with
+`command` (of an exec that would do the same), `cwd`, `env` and `parent` (the agent's pid), and the
+descriptor of the output.  The member answers with its pid.  `ps` shows it with its command in place
+of this process's, which PAD makes as long.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import json
+import os
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NoReturn
+
+READY = b"ready"
+_LARGEST = 1 << 18
+_LOOKS, _LOOK_S = 20_000, 0.0005
+_PR_SET_PDEATHSIG = 1
+
+
+def main(arguments: list[str]) -> NoReturn:
+    zookeepers, brokers = (socket.socket(fileno=int(number)) for number in arguments[:2])
+    gc.disable()  # until a member runs: what is imported stays
+    _load_zookeeper()
+    other = os.fork()
+    if not other:
+        brokers.close()
+        _serve(zookeepers, _run_zookeeper)
+        os._exit(0)  # nothing of it is to be put in order
+    zookeepers.close()
+    _load_broker()
+    _serve(brokers, _run_broker)
+    os.waitpid(other, 0)  # or the agent would have to
+    os._exit(0)
+
+
+def _load_zookeeper() -> None:
+    import highwater.zookeeper.__main__  # noqa: F401
+
+    gc.freeze()  # or the first collection would copy all of it
+
+
+def _load_broker() -> None:
+    """As `highwater.broker.__main__` does; configuration and loop come after the fork."""
+    import highwater.broker.__main__ as broker
+    from highwater.kafka.wire.codecs_only import load_codecs_only
+
+    load_codecs_only()
+    broker.prepare_codecs()
+    import highwater.base.loop_steps
+    import highwater.broker.measure.garbage
+    import highwater.broker.server
+    import highwater.kafka.config.sources
+    import highwater.kafka.security.zookeeper_login
+    import highwater.world.real.process  # noqa: F401
+
+    gc.freeze()
+
+
+def _run_zookeeper(arguments: list[str]) -> NoReturn:
+    from highwater.zookeeper.__main__ import main
+
+    sys.exit(main(arguments))
+
+
+def _run_broker(arguments: list[str]) -> NoReturn:
+    from highwater.broker.__main__ import leave, main
+
+    leave(main(arguments))
+
+
+def _serve(control: socket.socket, run: Callable[[list[str]], NoReturn]) -> None:
+    """Answers requests until the agent wants no more."""
+    control.send(READY)
+    while True:
+        packet, files, *_ = socket.recv_fds(control, _LARGEST, 1)
+        if not packet:
+            return
+        asked = json.loads(packet)
+        if _forked():
+            run(_become(asked, files[0], control))
+        os.close(files[0])
+
+
+def _forked() -> bool:
+    """Whether this is the member-to-be, which may still have the one between as its parent."""
+    between = os.fork()
+    if between:
+        os.waitpid(between, 0)
+        return False
+    if os.fork():
+        os._exit(0)
+    return True
+
+
+def _become(asked: dict[str, Any], output: int, control: socket.socket) -> list[str]:
+    """All that an exec would have made anew; gives the member's arguments."""
+    parent, command = asked["parent"], asked["command"]
+    for _ in range(_LOOKS):
+        if os.getppid() == parent:
+            break
+        time.sleep(_LOOK_S)
+    os.setsid()
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    for file, number in ((nothing, 0), (output, 1), (output, 2)):
+        os.dup2(file, number)
+    os.close(nothing)
+    os.close(output)
+    os.chdir(asked["cwd"])
+    os.environ.clear()
+    os.environ.update(asked["env"])
+    from trio._core import _run
+
+    _run._r.seed()  # the loop's own chance, which importing has made; random seeds its own
+    _show(command)
+    arguments: list[str] = command[command.index("-m") + 2 :]
+    sys.argv[1:] = arguments
+    gc.enable()
+    control.send(json.dumps(os.getpid()).encode())
+    control.close()
+    return arguments
+
+
+def _show(command: list[str]) -> None:
+    """Puts the command where the kernel reads it for `ps`."""
+    stat = Path("/proc/self/stat").read_text()
+    begin, end = map(int, stat[stat.rindex(")") + 2 :].split()[45:47])
+    room = end - begin
+    text = b"".join(word.encode() + b"\0" for word in command)[: room - 1]
+    ctypes.memmove(begin, text.ljust(room, b"\0"), room)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
