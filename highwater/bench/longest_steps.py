@@ -62,6 +62,8 @@ class Plan:
     """The table lists no shorter steps, except each load's longest."""
     warm: bool = True
     """Make free memory page cache first: half a minute, where none of it is yet."""
+    zookeeper: str = "java"
+    """The clusters'."""
 
 
 @dataclass(slots=True)
@@ -101,7 +103,7 @@ async def _one(
     progress(f"{title} ...")
     settings = Settings(
         folder,
-        zookeeper="java",
+        zookeeper=plan.zookeeper,
         profile="kafka",  # a machine with too much to do must not end sessions
         properties=_PROPERTIES,
         quick_end=True,

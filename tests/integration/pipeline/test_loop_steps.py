@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
 @pytest.mark.parametrize("load", ["batches-128", "creation"])
 async def test_no_step_is_longer_than_20_ms(load: str, tmp_path: Path) -> None:
-    plan = Plan((load,), Load(seconds=3, partitions=150), warm=False)
+    plan = Plan((load,), Load(seconds=3, partitions=150), warm=False, zookeeper="embedded")
     said: list[str] = []
     runs = [await run(plan, tmp_path / str(number), said.append) for number in range(2)]
     in_both = set.intersection(*(set(too_long(found)) for found in runs))
