@@ -20,6 +20,7 @@ from highwater.cluster.ports import free_ports
 from highwater.cluster.serving import view
 from highwater.verdict.by_spark import spark_submit
 from tests.integration.process.building import ROOT, install, run
+from tests.integration.process.test_pytest_plugin import page
 from tests.planted.stories import PLANTS
 from tests.planted.story import write
 
@@ -127,6 +128,18 @@ def test_a_demo_with_nothing_but_python(installed: Path) -> None:
     assert "(checked by duckdb)" in told
     assert "checked by DuckDB alone: Spark needs Java 17 or later" in told
     assert "the brokers' ZooKeeper was Highwater's (embedded)" in told
+
+
+def test_the_page_with_nothing_but_python(installed: Path) -> None:
+    """The tests of docs/pytest.md, a warning in which is an error, too."""
+    project = installed / "project"
+    project.mkdir()
+    (project / "pytest.ini").write_text("[pytest]\n")
+    (project / "test_page.py").write_text(page())
+    strict = "--strict-markers -W error -p no:cacheprovider -p no:trio"
+    python = installed / "venv" / "bin" / "python"
+    told = alone(installed, f"cd project; {python} -m pytest {strict} --durations=13", 280)
+    assert re.search(r"= 12 passed in ", told), told
 
 
 @pytest.mark.compose

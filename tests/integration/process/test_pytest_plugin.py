@@ -28,16 +28,10 @@ def run(pytester: pytest.Pytester) -> Run:
 
 
 def page() -> str:
-    """The tests of docs/pytest.md."""
+    """The tests of docs/pytest.md; test_installed runs them from the package."""
     blocks = re.findall(r"^```python test\n(.*?)^```$", PAGE.read_text(), re.M | re.S)
     assert len(blocks) == 13
     return "\n\n".join(blocks)
-
-
-def test_the_page_without_java(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))  # there is no program at all
-    monkeypatch.delenv("JAVA_HOME", raising=False)
-    run("--durations=13", "-v", test_page=page()).assert_outcomes(passed=12)
 
 
 @pytest.mark.slow
