@@ -14,10 +14,15 @@ import gc
 import json
 import os
 import sys
+from contextlib import suppress
+from operator import itemgetter
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from highwater.agent.agent_settings import AgentSettings
+
+_NAMES = "program", "runtime", "folder", "profile"
 
 
 def _prepare_imports() -> None:
@@ -37,7 +42,6 @@ def _serve(settings: AgentSettings) -> None:
 
     from highwater.agent.routes import answer
     from highwater.agent.supervisor import Agent, agent, serve
-    from highwater.kafka.config.unknown import unknown_properties
 
     gc.enable()
 
@@ -48,7 +52,7 @@ def _serve(settings: AgentSettings) -> None:
                 "token": made.token,
                 "bootstrap": made.cluster.bootstrap,
                 "seconds": round(made.seconds, 3),
-                "warnings": unknown_properties(settings.properties),
+                "warnings": settings.unknown_properties(),
             }
         )
 
@@ -65,20 +69,32 @@ async def _end_of_input() -> None:
     await trio.to_thread.run_sync(read, abandon_on_cancel=True)
 
 
+def _begin_members(line: bytes) -> None:
+    """Before anything else is loaded, so that it goes on meanwhile; whether the settings make sense
+    is told later, and then it ends with this process."""
+    from highwater.cluster.processes import forked_members
+
+    given = {"program": "highwater", "runtime": "process", "profile": "test"}
+    with suppress(ValueError, TypeError, KeyError):
+        given |= json.loads(line)
+        program, runtime, folder, profile = map(str, itemgetter(*_NAMES)(given))
+        forked_members.begin(program, runtime, Path(folder).absolute(), profile)
+
+
 def main() -> int:
+    line = sys.stdin.buffer.readline()
+    _begin_members(line)
     _prepare_imports()
     from highwater.agent.agent_settings import AgentSettings
     from highwater.agent.errors import control_error
     from highwater.child_processes import StartError
-    from highwater.cluster.processes import forked_members
 
     try:
         try:
-            raw = json.loads(sys.stdin.buffer.readline())
+            raw = json.loads(line)
         except ValueError as error:
             raise StartError(f"the settings are not one line of JSON: {error}") from None
         settings = AgentSettings.from_json(raw)
-        forked_members.begin(settings.program, settings.runtime, settings.folder, settings.profile)
         settings.folder.mkdir(parents=True, exist_ok=True)
         _serve(settings)
     except Exception as error:

@@ -130,6 +130,15 @@ class AgentSettings:
         except ScramArgumentError as error:
             raise StartError(f"a SCRAM user: {error}") from None
 
+    def unknown_properties(self) -> list[str]:
+        """A line for each property that no broker knows.  The table of them all is loaded where
+        there is one to look up."""
+        if not self.properties:
+            return []
+        from highwater.kafka.config.unknown import unknown_properties
+
+        return unknown_properties(self.properties)
+
     def open_cluster(self) -> AbstractAsyncContextManager[Cluster]:
         _check_program(self)
         if self.runtime == "compose":

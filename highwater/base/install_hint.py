@@ -7,8 +7,6 @@ beside it (PEP 610).
 from __future__ import annotations
 
 import json
-from importlib.metadata import PackageNotFoundError, distribution
-from urllib.parse import unquote, urlsplit
 
 
 def install_hint(extra: str) -> str:
@@ -17,6 +15,10 @@ def install_hint(extra: str) -> str:
 
 
 def _source() -> str | None:
+    # late: each command imports this module, and few need a hint
+    from importlib.metadata import PackageNotFoundError, distribution
+    from urllib.parse import unquote, urlsplit
+
     try:
         noted = distribution("highwater-kafka").read_text("direct_url.json")
         url = urlsplit(json.loads(noted or "{}").get("url", ""))

@@ -241,12 +241,12 @@ def _require_processes_for(wish: Wish) -> None:
 
 def _mended(folder: Path) -> bool:
     """Whether a cluster runs in the folder that was broken, and is whole now."""
-    from highwater.agent.client import Control, ControlError
-    from highwater.agent.control_token import token_of
-
     url = control_url(folder)
     if url is None:
         return False
+    from highwater.agent.client import Control, ControlError
+    from highwater.agent.control_token import token_of
+
     try:
         control = Control(url, token_of(folder))
         status = control.status()
@@ -267,19 +267,18 @@ def _mended(folder: Path) -> bool:
 
 
 def _up_here(wish: Wish) -> None:
-    from highwater.kafka.wire.codecs_only import load_codecs_only
-
-    load_codecs_only()
     from highwater.cluster.processes import forked_members
 
     forked_members.begin(wish.program, wish.runtime, wish.folder, wish.profile)
+    from highwater.kafka.wire.codecs_only import load_codecs_only
+
+    load_codecs_only()
     import trio
 
     from highwater.agent.agent_settings import AgentSettings
     from highwater.agent.control_token import VARIABLE, BadToken, keep_token, known_token
     from highwater.agent.routes import answer
     from highwater.agent.supervisor import Agent, agent, serve
-    from highwater.kafka.config.unknown import unknown_properties
 
     try:
         token = known_token(wish.folder, wish.control_host, os.environ.pop(VARIABLE, ""))
@@ -305,7 +304,7 @@ def _up_here(wish: Wish) -> None:
         control_host=wish.control_host,
         control_token=token,
     )
-    for line in unknown_properties(wish.properties):
+    for line in settings.unknown_properties():
         complain(line)
     check_properties(wish.brokers, wish.security, wish.properties)
 
@@ -394,7 +393,7 @@ def _up_detached(wish: Wish) -> None:
         if process.poll() is not None:
             click.echo(output.read_text(), nl=False, err=True)
             raise SystemExit(process.returncode or 1)
-        time.sleep(0.03)
+        time.sleep(0.01)
 
 
 @click.command()

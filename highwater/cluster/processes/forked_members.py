@@ -3,6 +3,8 @@
 `begin` starts that process (`member_forks`) early, so that it loads while its agent does;
 the cluster that the agent starts then takes it.  Where there can be none, as on macOS or under a
 coverage that begins with each process, or where it has ended, members are started by exec.
+
+This module imports little: what it begins is to load beside the agent's own imports.
 """
 
 from __future__ import annotations
@@ -19,7 +21,6 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from highwater.cluster.interface import ZOOKEEPER
 from highwater.cluster.processes.programs import Highwater
 from highwater.cluster.processes.zookeeper_choice import EMBEDDED
 from highwater.cluster.processes.zookeeper_process import start_of
@@ -133,7 +134,7 @@ def begin(program: str, runtime: str, folder: Path, profile: str) -> None:
     possible = platform.system() == "Linux" and "COVERAGE_PROCESS_START" not in os.environ
     if possible and (program, runtime) == ("highwater", "process"):
         properties = folder / "broker-1" / "server.properties"
-        zookeeper = start_of(EMBEDDED, folder / ZOOKEEPER, 65535, 2000, sync=True)
+        zookeeper = start_of(EMBEDDED, folder / "zookeeper", 65535, 2000, sync=True)
         _begun.append(Forks(Highwater().command(properties, profile), zookeeper))
 
 

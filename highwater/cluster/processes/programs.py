@@ -14,7 +14,6 @@ from typing import Protocol
 
 from highwater.child_processes import StartError
 from highwater.cluster.processes.zookeeper_process import find_java
-from highwater.kafka.config.sources import profile_properties
 
 RELEASE_SESSION_MS = "6000"
 """Of the profile `test`, for Apache's releases: a JVM that starts on a busy machine has stood still
@@ -106,6 +105,8 @@ class ApacheKafka:
         return self._java(properties, "kafka.tools.StorageTool", *words)
 
     def prepare(self, folder: Path, brokers: int, profile: str) -> dict[str, str]:
+        from highwater.kafka.config.sources import profile_properties
+
         if not (self.home / "libs").is_dir():
             raise StartError(f"no Apache Kafka in {self.home}: scripts/apache-kafka fetches it")
         (folder / "log4j.properties").write_text(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -102,3 +104,13 @@ def test_one_that_has_ended_gives_none(tmp_path: Path, kind: str) -> None:
     with (tmp_path / "output").open("wb") as output:
         assert mother.fork(command, output.fileno(), tmp_path, {}) is None
     forks.close()
+
+
+def test_what_begins_it_loads_no_loop() -> None:
+    """It is to load beside the rest of the agent, and so has to begin before that."""
+    heavy = "trio", "kafka", "kazoo", "highwater.kafka.config"
+    program = "import sys, highwater.cluster.processes.forked_members; print(*sys.modules)"
+    told = subprocess.run(
+        [sys.executable, "-I", "-c", program], capture_output=True, text=True, check=True
+    )
+    assert set(heavy) & set(told.stdout.split()) == set()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -108,7 +109,7 @@ def test_a_hint_names_the_place_that_it_was_installed_from(
         (None, "path/to/highwater"),
     ):
         found = Installed(noted)
-        monkeypatch.setattr(install_hint, "distribution", lambda _, found=found: found)
+        monkeypatch.setattr(metadata, "distribution", lambda _, found=found: found)
         assert install_hint.install_hint("spark") == f"pip install '{path}[spark]'"
 
 
