@@ -38,9 +38,11 @@ def _without_java() -> Generator[None, Any, Any]:
     try:
         return (yield)
     except Exception as error:
-        if os.environ.get("CI") or not any(sign in str(error) for sign in NO_JAVA):
+        lines = [s for s in str(error).splitlines() if any(sign in s for sign in NO_JAVA)]
+        if os.environ.get("CI") or not lines:
             raise
-        pytest.skip(str(error))
+        # by its own place, so that the summary says which tests were left out
+        raise pytest.skip.Exception(lines[0], _use_item_location=True) from None
 
 
 pytest_runtest_call = pytest.hookimpl(wrapper=True, specname="pytest_runtest_call")(_without_java)
