@@ -27,7 +27,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Protocol
@@ -146,8 +146,11 @@ class Process(Protocol):
     def send_signal(self, number: Any, /) -> None: ...
 
 
-Fork = Callable[[Sequence[str], int, Path, Mapping[str, str]], Process | None]
-"""Starts a command with an output, a folder and an environment; None where it cannot."""
+class Forked(Process, Protocol):
+    """A child that another process has made for this one (`forked_members`)."""
+
+    output_start: int
+    """The size of its output before it began."""
 
 
 class Child:
@@ -161,18 +164,19 @@ class Child:
         output: Path,
         cwd: Path,
         env: Mapping[str, str] | None = None,
-        fork: Fork | None = None,
+        forked: Forked | None = None,
     ) -> None:
-        """`fork` may give the process in place of an exec (`forked_members`)."""
+        """`forked`: it runs already, with this output, and is not to be started."""
         self.name = name
         self.output = output
         self._parent = os.getpid()
-        self._output_start = output.stat().st_size if output.exists() else 0
+        if forked is not None:
+            self._output_start = forked.output_start
+        else:
+            self._output_start = output.stat().st_size if output.exists() else 0
         with output.open("ab") as sink:
-            given = os.environ if env is None else env
-            made = None if fork is None else fork(command, sink.fileno(), cwd, given)
             try:
-                self.popen: Process = made or subprocess.Popen(
+                self.popen: Process = forked or subprocess.Popen(
                     list(command),
                     stdin=subprocess.DEVNULL,
                     stdout=sink,

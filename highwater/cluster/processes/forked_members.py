@@ -35,8 +35,9 @@ _begun: list[Forks] = []
 class Forked:
     """A child that another process has forked for this one; the part of Popen that `Child` uses."""
 
-    def __init__(self, pid: int) -> None:
+    def __init__(self, pid: int, output_start: int) -> None:
         self.pid = pid
+        self.output_start = output_start
         self.returncode: int | None = None
 
     def poll(self) -> int | None:
@@ -74,17 +75,20 @@ class Mother:
             return False
 
     def fork(
-        self, command: Sequence[str], output: int, cwd: Path, env: Mapping[str, str]
+        self, command: Sequence[str], output: Path, cwd: Path, env: Mapping[str, str]
     ) -> Forked | None:
-        """The member of this command; None where the process has ended."""
+        """The member of this command; None where there can be none, or the process has ended."""
         asked = {"command": list(command), "cwd": str(cwd), "env": dict(env)}
-        try:
-            packet = json.dumps({**asked, "parent": os.getpid()}).encode()
-            socket.send_fds(self._socket, [packet], [output])
-            answer = self._socket.recv(64)
-        except OSError:
-            return None
-        return Forked(json.loads(answer)) if answer else None
+        packet = json.dumps({**asked, "parent": os.getpid()}).encode()
+        with output.open("ab") as sink:
+            start = sink.tell()
+            try:
+                socket.send_fds(self._socket, [packet], [sink.fileno()])
+                answer = self._socket.recv(64)
+            except OSError:
+                return None
+        pid = json.loads(answer or b"null")
+        return None if pid is None else Forked(pid, start)
 
     def close(self) -> None:
         """It ends, and its members live on."""

@@ -17,7 +17,8 @@ that takes orphans in, which the agent has asked to be (PR_SET_CHILD_SUBREAPER).
 
 The first SOCKET is for ZooKeeper, the second for brokers.  A request is one packet: JSON with
 `command` (of an exec that would do the same), `cwd`, `env` and `parent` (the agent's pid), and the
-descriptor of the output.  The member answers with its pid.  `ps` shows it with its command in place
+descriptor of the output.  The member answers with its pid, or with null and ends, where it did not
+become the agent's.  `ps` shows it with its command in place
 of this process's, which PAD makes as long.
 """
 
@@ -37,7 +38,7 @@ from typing import Any, NoReturn
 
 READY = b"ready"
 _LARGEST = 1 << 18
-_LOOKS, _LOOK_S = 20_000, 0.0005
+_LOOK_S = 0.0005
 _PR_SET_PDEATHSIG = 1
 
 
@@ -100,32 +101,32 @@ def _serve(control: socket.socket, run: Callable[[list[str]], NoReturn]) -> None
         if not packet:
             return
         asked = json.loads(packet)
-        if _forked():
-            run(_become(asked, files[0], control))
+        if between := _forked():
+            run(_become(asked, files[0], control, between))
         os.close(files[0])
 
 
-def _forked() -> bool:
-    """Whether this is the member-to-be, which may still have the one between as its parent."""
+def _forked() -> int:
+    """In the member-to-be the pid of the one between, which may still be its parent; else 0."""
     between = os.fork()
     if between:
         os.waitpid(between, 0)
-        return False
+        return 0
+    between = os.getpid()
     if os.fork():
         os._exit(0)
-    return True
+    return between
 
 
-def _become(asked: dict[str, Any], output: int, control: socket.socket) -> list[str]:
+def _become(asked: dict[str, Any], output: int, control: socket.socket, between: int) -> list[str]:
     """All that an exec would have made anew; gives the member's arguments."""
     parent, command = asked["parent"], asked["command"]
-    for _ in range(_LOOKS):
-        if os.getppid() == parent:
-            break
-        time.sleep(_LOOK_S)
+    while os.getppid() == between:
+        time.sleep(_LOOK_S)  # it is about to end
     os.setsid()
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
+        control.send(b"null")
         os._exit(1)
     nothing = os.open(os.devnull, os.O_RDONLY)
     for file, number in ((nothing, 0), (output, 1), (output, 2)):

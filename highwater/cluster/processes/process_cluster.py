@@ -25,7 +25,7 @@ from typing import IO, Any
 
 import trio
 
-from highwater.child_processes import Child, Fork, StartError, Watchdog, kill_listed, take_lock
+from highwater.child_processes import Child, StartError, Watchdog, kill_listed, take_lock
 from highwater.cluster import client_files, internal_topics
 from highwater.cluster.faults.verb_row import Kind
 from highwater.cluster.hosts import Hosts, refuse_writes
@@ -219,7 +219,8 @@ class ProcessCluster(LocalCluster):
             await self._start_all(forks, timeout_s)
         finally:
             if forks is not None:
-                forks.close()
+                with trio.CancelScope(shield=True):
+                    await trio.to_thread.run_sync(forks.close)
 
     async def _start_all(self, forks: Forks | None, timeout_s: float) -> None:
         if self.settings.kraft:
@@ -227,7 +228,7 @@ class ProcessCluster(LocalCluster):
         elif self.zookeeper_kind == ELSEWHERE:
             await self._find_zookeeper()
         else:
-            self._spawn(ZOOKEEPER, await _ready(forks.zookeeper if forks else None))
+            await self._spawn(ZOOKEEPER, await _ready(forks.zookeeper if forks else None))
         if self._zookeeper:
             zookeeper_choice.remember(self.member_folder(ZOOKEEPER), self._zookeeper)
             if self.settings.secured or self.settings.scram:
@@ -235,7 +236,7 @@ class ProcessCluster(LocalCluster):
         mother = await _ready(forks.brokers if forks else None)
         for member in self.members():
             if member != ZOOKEEPER:
-                self._spawn(member, mother)
+                await self._spawn(member, mother)
         await self._wait_ready(self.brokers, set(self.brokers), timeout_s)
 
     async def _find_zookeeper(self) -> None:
@@ -338,7 +339,7 @@ class ProcessCluster(LocalCluster):
         require_member(self, member)
         if self.running(member):
             raise ClusterError(f"{member} runs already")
-        self._spawn(member)
+        await self._spawn(member)
         if not ready:
             return
         if member == ZOOKEEPER or member in self._controllers:
@@ -358,7 +359,7 @@ class ProcessCluster(LocalCluster):
                     raise
                 self.lives.look(self.running)
                 await trio.sleep(0.5)  # until the session of the killed predecessor has expired
-                self._spawn(member)
+                await self._spawn(member)
 
     async def wait_ready(self, member: str, timeout_s: float = PATIENCE_S) -> None:
         if member == ZOOKEEPER:
@@ -401,10 +402,10 @@ class ProcessCluster(LocalCluster):
         require_member(self, member)
         return self._children[member]
 
-    def _spawn(self, member: str, mother: Mother | None = None) -> None:
+    async def _spawn(self, member: str, mother: Mother | None = None) -> None:
         folder = self.member_folder(member)
         folder.mkdir(parents=True, exist_ok=True)
-        env: Mapping[str, str] | None = None
+        env: Mapping[str, str] = os.environ
         if member == ZOOKEEPER:
             ours = self._zookeeper == zookeeper_choice.EMBEDDED
             tick = _TICK_MS.get(self.settings.profile, 2000)
@@ -420,9 +421,11 @@ class ProcessCluster(LocalCluster):
             env = program.environment()
             if self.hosts is not None and member not in self._controllers:
                 env = {**env, **self.hosts.environment(broker_number(member))}
-        fork: Fork | None = mother.fork if mother is not None and ours else None
+        output, forked = self.output(member), None
+        if mother is not None and ours:
+            forked = await trio.to_thread.run_sync(mother.fork, command, output, folder, env)
         self._children[member] = Child(
-            member, command, output=self.output(member), cwd=folder, env=env, fork=fork
+            member, command, output=output, cwd=folder, env=env, forked=forked
         )
         self.lives.note(member, UP)
         self._wanted.add(member)

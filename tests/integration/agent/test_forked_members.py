@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
+import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
 import pytest
+import trio
 
 from highwater.agent.client import AgentProcess, Control
+from highwater.cluster.processes import forked_members
 from highwater.cluster.processes.forked_members import Forks
+from highwater.cluster.processes.process_cluster import process_cluster
+from highwater.cluster.processes.process_settings import Settings
 from tests.waiting import eventually
+
+PR_SET_CHILD_SUBREAPER = 36
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
 
@@ -101,9 +110,44 @@ def test_one_that_has_ended_gives_none(tmp_path: Path, kind: str) -> None:
     for one in (*process.children(), process):
         one.kill()
     forks._popen.wait()
-    with (tmp_path / "output").open("wb") as output:
-        assert mother.fork(command, output.fileno(), tmp_path, {}) is None
+    assert mother.fork(command, tmp_path / "output", tmp_path, {}) is None
     forks.close()
+
+
+def test_one_that_does_not_become_the_agents_child_ends_at_once(tmp_path: Path) -> None:
+    """As where a process between takes orphans in: it is started by exec then."""
+    command = ["python", "-m", "highwater.zookeeper", "--data", str(tmp_path / "data")]
+    forks = Forks(command)
+    assert forks.zookeeper.ready()
+    began = time.monotonic()
+    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
+    try:
+        assert forks.zookeeper.fork(command, tmp_path / "output", tmp_path, {}) is None
+    finally:
+        ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    assert time.monotonic() - began < 5
+    assert not (tmp_path / "data").exists()
+    forks.close()
+
+
+async def test_the_loop_runs_on_while_a_member_is_forked(tmp_path: Path) -> None:
+    settings = Settings(tmp_path / "cluster", quick_end=True)
+    forked_members.begin("highwater", "process", settings.folder, settings.profile)
+    (forks,) = forked_members._begun
+    assert forks.brokers._socket.recv(64, socket.MSG_PEEK), "it is ready"
+    forks._popen.send_signal(signal.SIGSTOP)
+    asked = settings.folder / "broker-1" / "output.log"
+
+    async def wake() -> None:
+        while not asked.exists():
+            await trio.sleep(0.01)
+        forks._popen.send_signal(signal.SIGCONT)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(wake)
+        async with process_cluster(settings) as cluster:
+            kinds = {type(child.popen) for child in cluster._children.values()}
+    assert kinds == {forked_members.Forked}, "none had to be started by exec"
 
 
 def test_what_begins_it_loads_no_loop() -> None:
