@@ -8,6 +8,9 @@ from collections.abc import Awaitable, Callable
 import trio
 
 CHUNK = 65536
+FIRST = 32768
+"""Asked for before a frame's size is known.  Each read allocates as much as it asks for, and what
+comes is shorter: larger ones leave more holes in the agent's memory."""
 LOOK = 65536
 """The most bytes of a frame in its head."""
 LARGEST = 256 << 20
@@ -32,7 +35,7 @@ class Frames:
 
     async def _fill(self, n: int) -> bool:
         while len(self.buffer) < n:
-            data = await self.stream.receive_some(CHUNK)
+            data = await self.stream.receive_some(max(FIRST, n - len(self.buffer)))
             if not data:
                 return False
             self.buffer += data
@@ -55,8 +58,7 @@ class Frames:
         if found is None:
             return None
         size, look = found
-        head = bytes(self.buffer[:look])
-        del self.buffer[:look]
+        head = self._taken(look)
         self.rest = 4 + size - look
         return head, size
 
@@ -80,10 +82,16 @@ class Frames:
                 raise Ended
             self.rest -= len(data)
             return bytes(data)
-        data = bytes(self.buffer[: self.rest])
-        del self.buffer[: self.rest]
+        data = self._taken(self.rest)
         self.rest -= len(data)
         return data
+
+    def _taken(self, most: int) -> bytes:
+        """The buffer's first bytes, which leave it."""
+        with memoryview(self.buffer) as everything, everything[:most] as part:
+            taken = bytes(part)
+        del self.buffer[:most]
+        return taken
 
     async def rest_of_frame(self) -> bytes:
         found = bytearray()
