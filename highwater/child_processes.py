@@ -32,10 +32,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Protocol
 
-import psutil
-
 _PR_SET_PDEATHSIG = 1
 _LINUX = platform.system() == "Linux"
+_ZOMBIE, _STOPPED = "Z", "T"
 _libc: Any = ctypes.CDLL(None, use_errno=True) if _LINUX else None
 
 
@@ -52,16 +51,12 @@ class Pid:
 
     @classmethod
     def of(cls, pid: int) -> Pid:
-        return cls(pid, _start_time(pid) or "")
+        return cls(pid, _seen(pid)[0])
 
     def alive(self) -> bool:
         """Whether exactly this process still runs (a zombie does not)."""
-        if not self.started or _start_time(self.pid) != self.started:
-            return False
-        try:
-            return psutil.Process(self.pid).status() != psutil.STATUS_ZOMBIE
-        except psutil.Error:
-            return False
+        started, state = _seen(self.pid)
+        return bool(started) and started == self.started and state != _ZOMBIE
 
     def signal(self, number: signal.Signals) -> bool:
         """Sends a signal if exactly this process still runs."""
@@ -74,10 +69,8 @@ class Pid:
 
     def stopped(self) -> bool:
         """Whether exactly this process stands still, by SIGSTOP."""
-        try:
-            return self.alive() and psutil.Process(self.pid).status() == psutil.STATUS_STOPPED
-        except psutil.Error:
-            return False
+        started, state = _seen(self.pid)
+        return bool(started) and started == self.started and state == _STOPPED
 
     def end(self, grace_s: float) -> bool:
         """SIGTERM, and SIGKILL where it still runs after `grace_s`; True if SIGTERM was enough."""
@@ -103,18 +96,24 @@ class Pid:
         return cls(int(raw["pid"]), str(raw["started"]))
 
 
-def _start_time(pid: int) -> str | None:
-    """The start time of a process, as text to compare; None where there is no such process."""
+def _seen(pid: int) -> tuple[str, str]:
+    """A process's start time, as text to compare, and its state, as Linux has it; both are empty
+    where there is no such process."""
     if _LINUX:
         try:
             stat = Path(f"/proc/{pid}/stat").read_text()
         except OSError:
-            return None
-        return stat[stat.rindex(")") + 2 :].split()[19]  # field 22: clock ticks since boot
+            return "", ""
+        state, *further = stat[stat.rindex(")") + 2 :].split()
+        return further[18], state  # field 22: clock ticks since boot
+    import psutil  # late: a start of a cluster waits for this module's imports
+
+    states = {psutil.STATUS_ZOMBIE: _ZOMBIE, psutil.STATUS_STOPPED: _STOPPED}
     try:
-        return f"{psutil.Process(pid).create_time():.2f}"
+        process = psutil.Process(pid)
+        return f"{process.create_time():.2f}", states.get(process.status(), "")
     except psutil.Error:
-        return None
+        return "", ""
 
 
 def take_lock(folder: Path) -> IO[str]:
@@ -201,10 +200,7 @@ class Child:
 
     @property
     def paused(self) -> bool:
-        try:
-            return psutil.Process(self.pid.pid).status() == psutil.STATUS_STOPPED
-        except psutil.Error:
-            return False
+        return self.pid.stopped()
 
     def signal(self, number: signal.Signals) -> None:
         if self.running:

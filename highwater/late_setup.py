@@ -13,9 +13,10 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-import psutil
+if TYPE_CHECKING:
+    import psutil
 
 SETTING: Final = "HIGHWATER_LATE_SETUP"
 LIMIT_S: Final = 180.0
@@ -48,6 +49,10 @@ class _Setup:
 def _child(env: Mapping[str, str]) -> _Setup | None:
     """The setup that this process started, whether it has ended or not; None without one."""
     pid, _, folder = env.get(SETTING, "").partition(" ")
+    if not pid:
+        return None
+    import psutil  # late: few have such a child, and a start of a cluster waits for imports
+
     try:
         found = psutil.Process(int(pid))
         return _Setup(found, Path(folder)) if found.ppid() == os.getpid() else None
@@ -68,9 +73,13 @@ def wait(
     Raises LateSetupFailed.
     """
     setup = _child(env)
+    if setup is None:
+        return
+    import psutil
+
     deadline = time.monotonic() + limit_s
     told, code = False, None
-    while setup is not None and not setup.has_spark:
+    while not setup.has_spark:
         if code is not None:
             raise LateSetupFailed(f"PySpark could not be installed: {setup.last_line()}")
         with contextlib.suppress(psutil.TimeoutExpired):

@@ -152,7 +152,7 @@ async def test_the_loop_runs_on_while_a_member_is_forked(tmp_path: Path) -> None
 
 def test_what_begins_it_loads_no_loop() -> None:
     """It is to load beside the rest of the agent, and so has to begin before that."""
-    heavy = "trio", "kafka", "kazoo", "highwater.kafka.config"
+    heavy = "trio", "kafka", "kazoo", "psutil", "highwater.kafka.config"
     program = "import sys, highwater.cluster.processes.forked_members; print(*sys.modules)"
     told = subprocess.run(
         [sys.executable, "-I", "-c", program], capture_output=True, text=True, check=True

@@ -24,6 +24,7 @@ from highwater.cluster.ports import (
     require_free,
 )
 from highwater.cluster.processes import zookeeper_process as zookeeper
+from tests.waiting import eventually
 
 SLEEP = [sys.executable, "-I", "-S", "-c", "import time; time.sleep(60)"]
 
@@ -43,6 +44,20 @@ def test_a_pid_with_another_start_time_is_a_stranger(tmp_path: Path) -> None:
     kill_listed(tmp_path / "state.json")
     assert child.wait(5) == -signal.SIGKILL
     assert not child.pid.alive()
+
+
+def test_one_that_stands_still_is_told_from_one_that_has_ended(tmp_path: Path) -> None:
+    child = Child("x", SLEEP, output=tmp_path / "out", cwd=tmp_path)
+    assert not child.paused
+    child.signal(signal.SIGSTOP)
+    eventually(lambda: child.paused, "it stands still")
+    assert child.pid.stopped()
+    assert child.pid.alive()
+    assert not Pid(child.pid.pid, "1").stopped(), "a stranger"
+    os.kill(child.pid.pid, signal.SIGKILL)
+    eventually(lambda: not child.pid.alive(), "a zombie does not run, before it is waited for")
+    assert not child.paused
+    assert child.wait(5) == -signal.SIGKILL
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="PR_SET_PDEATHSIG is Linux's")
