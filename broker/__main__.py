@@ -179,11 +179,13 @@ def _run(config: Config, link: ZooKeeperLink) -> int:
 
 def prepare_codecs() -> None:
     """Prepares the codecs with which a controller begins, and those of clients' first requests."""
-    from highwater.broker.handlers import metadata
+    from highwater.broker.handlers import api_versions, find_coordinator, metadata
     from highwater.kafka.wire import codec
     from highwater.kafka.wire import controller_messages as control
 
     codec.prepare(
+        (api_versions.API.key, 3),  # librdkafka's
+        (find_coordinator.API.key, 2),
         (metadata.API.key, metadata.API.versions[1]),
         (4, control.LEADER_AND_ISR_VERSION),
         (5, control.STOP_REPLICA_VERSION),

@@ -24,6 +24,7 @@ of this process's, which PAD makes as long.
 
 from __future__ import annotations
 
+import codecs
 import ctypes
 import gc
 import json
@@ -71,11 +72,13 @@ def _load_broker() -> None:
 
     load_codecs_only()
     broker.prepare_codecs()
+    codecs.lookup("idna")  # Python's sockets read every host by it
     import highwater.base.loop_steps
     import highwater.broker.measure.garbage
     import highwater.broker.server
     import highwater.kafka.config.sources
     import highwater.kafka.security.zookeeper_login
+    import highwater.world.real.fault_door
     import highwater.world.real.process  # noqa: F401
 
     gc.freeze()
