@@ -9,23 +9,24 @@ be those that the load computes, and so the same on both sides.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import trio
 
+from highwater.bench.benchmark import option
 from highwater.bench.figures.memory import pss_mib
-from highwater.bench.figures.rows import Row
-from highwater.bench.figures.sides import BenchFailed, Progress, Side
+from highwater.bench.figures.rows import Line, Samples, Table
+from highwater.bench.figures.sides import BenchFailed, Progress, Side, Sides
 from highwater.bench.loads.bench_topics import ANSWER_S, admin_client, create_topic
 from highwater.bench.loads.keyed import Keyed, send
 from highwater.broker.log.checkpoints import CLEANER_OFFSETS, MalformedFileError, decode_offsets
 from highwater.broker.log.cleaner.compacted_records import scan
 from highwater.client_calls import ClientHangs, within
-from highwater.cluster.processes.process_cluster import ProcessCluster, process_cluster
-from highwater.cluster.processes.process_settings import Settings
+from highwater.cluster.processes.process_cluster import ProcessCluster
 from highwater.kafka.client.connection import ClientConnection
 from highwater.kafka.types import TopicPartition
 from highwater.kafka.wire.records import batches, payload_of
@@ -39,70 +40,69 @@ PATIENCE_S = 1800
 _CLEANER = {
     "log.cleaner.backoff.ms": "100",
     "log.retention.check.interval.ms": "3600000",
-    "log.segment.delete.delay.ms": "1000",
 }
 _NOT_YET_COMPACTED = {"retention.ms": "-1"}
 """The records' timestamps are old."""
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    load: Keyed = field(default_factory=lambda: Keyed(1_000_000, 10_000))
-    segment_bytes: int = 64 << 20
-    rounds: int = 1
+class Options:
+    records: int = option(1_000_000, least=1000)
+    keys: int = option(10_000, least=1, most=99_999_999)
+    segment_mib: int = option(8, "A segment's size.", least=1, most=1024)
+    rounds: int = option(1, least=1)
+
+    @property
+    def load(self) -> Keyed:
+        return Keyed(self.records, self.keys)
+
+    def lines(self) -> list[Line]:
+        what = f"compaction of {self.records} records over {self.keys} keys"
+        return [
+            Line("seconds", what, "s"),
+            Line("most", "most memory of broker and cleaner meanwhile", "MiB PSS"),
+            Line("idle", "memory of the broker just before", "MiB PSS"),
+            Line("slowest", "slowest answer to an ApiVersions request meanwhile", "ms"),
+            Line("left", "records left", "records, the same offsets"),
+        ]
 
 
-@dataclass(slots=True)
-class Compacted:
-    """One side's result of one round."""
-
-    seconds: float
-    memory_mib: float
-    """The most memory of broker and cleaner during the cleaning."""
-    idle_mib: float
-    """The memory just before."""
-    slowest_ms: float
-    """The broker's slowest answer to an ApiVersions request meanwhile."""
-    kept: list[int]
-    clean_point: int
+async def run(options: Options, sides: Sides) -> Table:
+    return sides.table(options.lines(), await measure(options, sides))
 
 
-async def run(plan: Plan, sides: Sequence[Side], progress: Progress) -> list[Row]:
-    """The measured rows, Highwater's first.  Raises BenchFailed where a wrong offset is left."""
-    done: dict[str, list[Compacted]] = {side.name: [] for side in sides}
-    for number in range(plan.rounds):
-        for side in sides:
-            folder = side.folder / f"run-{number}"
-            settings = Settings(
-                folder,
-                zookeeper=side.zookeeper,
-                brokers=1,
-                profile="kafka",
-                program=side.program,
-                properties={**_CLEANER, "log.segment.bytes": str(plan.segment_bytes)},
-                quick_end=True,
-            )
-            async with process_cluster(settings, timeout_s=120) as cluster:
-                result = await _compact(plan, cluster, side.name, progress)
-            _check(plan, side.name, result)
-            done[side.name].append(result)
-    kept = [result.kept for results in done.values() for result in results]
+async def measure(options: Options, sides: Sides) -> Samples:
+    """Raises BenchFailed where a wrong offset is left, or the sides keep different ones."""
+    kept: list[list[int]] = []
+
+    async def load(cluster: ProcessCluster, side: Side) -> dict[str, float]:
+        found, target, offsets = await _compact(options, cluster, side.name, sides.progress)
+        _check(options, side.name, offsets, target)
+        kept.append(offsets)
+        return found
+
+    properties = {**_CLEANER, "log.segment.bytes": str(options.segment_mib << 20)}
+    start: dict[str, Any] = {"brokers": 1, "properties": properties, "quick_end": True}
+    samples = await sides.alone(load, options.rounds, **start)
     if any(offsets != kept[0] for offsets in kept):
         raise BenchFailed("the sides kept different offsets")
-    progress(f"every side kept the same {len(kept[0])} of {plan.load.records} offsets")
-    return _rows(plan, sides, done)
+    sides.progress(f"every side kept the same {len(kept[0])} of {options.records} offsets")
+    return samples
 
 
-async def _compact(plan: Plan, cluster: ProcessCluster, name: str, progress: Progress) -> Compacted:
+async def _compact(
+    options: Options, cluster: ProcessCluster, name: str, progress: Progress
+) -> tuple[dict[str, float], int, list[int]]:
+    """The figures; the offset up to which the log was cleaned, and the offsets that are left."""
     bootstrap, data = cluster.direct_bootstrap, cluster.data_dirs(1)[0]
     await trio.to_thread.run_sync(create_topic, bootstrap, TP.topic, 1, 1, _NOT_YET_COMPACTED)
-    progress(f"{name}: producing {plan.load.records} records over {plan.load.keys} keys")
-    await send(*cluster.address(1), TP, plan.load)
+    progress(f"{name}: producing {options.records} records over {options.keys} keys")
+    await send(*cluster.address(1), TP, options.load)
     target = max(_bases(data))
     if target == 0:
         raise BenchFailed(
-            f"{plan.load.records} records fit into one segment of {plan.segment_bytes} bytes, "
-            "which is never cleaned: use more records, or smaller segments"
+            f"{options.records} records fit into one segment of {options.segment_mib} MiB, which "
+            " is never cleaned: use more records, or smaller segments"
         )
     pid = cluster.pid("broker-1")
     idle = pss_mib(pid)
@@ -121,12 +121,8 @@ async def _compact(plan: Plan, cluster: ProcessCluster, name: str, progress: Pro
         seconds = time.monotonic() - began
         nursery.cancel_scope.cancel()
     kept = await trio.to_thread.run_sync(lambda: list(_offsets(data)))
-    slowest = max(waits) * 1000
-    progress(
-        f"{name}: {seconds:.1f} s, {most:.0f} MiB at most, slowest answer {slowest:.0f} ms, "
-        f"{len(kept)} records left"
-    )
-    return Compacted(seconds, most, idle, slowest, kept, target)
+    found = {"seconds": seconds, "most": most, "idle": idle, "slowest": max(waits) * 1000}
+    return {**found, "left": len(kept)}, target, kept
 
 
 async def _ask(host: str, port: int, waits: list[float]) -> None:
@@ -139,12 +135,12 @@ async def _ask(host: str, port: int, waits: list[float]) -> None:
         await trio.sleep(ASK_S)
 
 
-def _check(plan: Plan, name: str, result: Compacted) -> None:
-    expected = plan.load.expected(result.clean_point)
-    if result.kept != expected:
-        wrong = sorted(set(expected) ^ set(result.kept))
+def _check(options: Options, name: str, kept: list[int], clean_point: int) -> None:
+    expected = options.load.expected(clean_point)
+    if kept != expected:
+        wrong = sorted(set(expected) ^ set(kept))
         raise BenchFailed(
-            f"{name} kept {len(result.kept)} offsets, {len(expected)} were expected; "
+            f"{name} kept {len(kept)} offsets, {len(expected)} were expected; "
             f"the first that differs is {wrong[0] if wrong else 'twice there'}"
         )
 
@@ -188,23 +184,3 @@ def _make_compacted(bootstrap: str) -> None:
         raise
     except Exception as error:
         raise BenchFailed(f"topic {TP.topic} could not be altered: {error}") from error
-
-
-def _rows(plan: Plan, sides: Sequence[Side], done: dict[str, list[Compacted]]) -> list[Row]:
-    what = f"compaction of {plan.load.records} records over {plan.load.keys} keys"
-
-    def row(title: str, unit: str, values: dict[str, list[float]]) -> Row:
-        ours, theirs = (tuple(values[side.name]) for side in (sides[0], sides[-1]))
-        return Row(title, unit, ours, theirs if len(sides) > 1 else (), smaller_is_better=True)
-
-    def of(attribute: str) -> dict[str, list[float]]:
-        return {n: [float(getattr(r, attribute)) for r in rs] for n, rs in done.items()}
-
-    kept = {n: [float(len(r.kept)) for r in rs] for n, rs in done.items()}
-    return [
-        row(what, "s", of("seconds")),
-        row("most memory of broker and cleaner meanwhile", "MiB PSS", of("memory_mib")),
-        row("memory of the broker just before", "MiB PSS", of("idle_mib")),
-        row("slowest answer to an ApiVersions request meanwhile", "ms", of("slowest_ms")),
-        row("records left", "records, the same offsets", kept),
-    ]

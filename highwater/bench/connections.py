@@ -11,19 +11,17 @@ from __future__ import annotations
 import socket
 from contextlib import ExitStack
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 import trio
 
+from highwater.bench.benchmark import option
 from highwater.bench.figures.memory import pss_mib
-from highwater.bench.figures.rows import rows_text
-from highwater.bench.figures.sides import BenchFailed, Progress
+from highwater.bench.figures.rows import Line, Table, percentile
+from highwater.bench.figures.sides import BenchFailed, Side, Sides
 from highwater.bench.loads.many_producers import Outcome, Pressure
-from highwater.bench.loads.pipeline_load import create_topic, numbers, percentile, pressing
+from highwater.bench.loads.pipeline_load import create_topic, numbers, pressing
 from highwater.cluster.interface import broker
-from highwater.cluster.processes.process_cluster import ProcessCluster, process_cluster
-from highwater.cluster.processes.process_settings import Settings
+from highwater.cluster.processes.process_cluster import ProcessCluster
 from highwater.kafka.wire.codec import encode_request
 from highwater.kafka.wire.header import request_header
 from highwater.kafka.wire.messages import ApiVersionsRequest
@@ -31,77 +29,61 @@ from highwater.kafka.wire.messages import ApiVersionsRequest
 _TOPIC = "busy"
 
 
+_BATCH_BYTES = 1000
+_SHARES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p99.9": 0.999}
+
+
 @dataclass(frozen=True, slots=True)
-class Plan:
-    idle: int = 4900
-    busy: int = 100
-    rate: float = 500
-    """Requests a second of all the busy ones together."""
-    batch_bytes: int = 1000
-    seconds: float = 20
+class Options:
+    idle: int = option(4900, least=1)
+    busy: int = option(100, least=1)
+    rate: float = option(500.0, "Requests a second in all.")
+    seconds: float = option(20.0, "Measured time of each load.")
+
+    def lines(self) -> list[Line]:
+        what = f"{self.busy} busy connections"
+        loads = {"alone": f"{what} alone", "beside": f"{what} beside {self.idle} idle ones"}
+        found = []
+        for load, title in loads.items():
+            found.append(Line(f"{load} requests", f"{title}, requests", ""))
+            found += [Line(f"{load} {share}", f"{title}, {share}", "ms") for share in _SHARES]
+        found.append(Line("ratio", "p99 beside the idle ones, divided by p99 alone", ""))
+        found.append(Line("open", "open connections", ""))
+        return [*found, Line("each", "memory of an idle connection", "KiB")]
 
 
-@dataclass(slots=True)
-class Found:
-    plan: Plan
-    alone: Outcome
-    beside: Outcome
-    before_mib: float
-    after_mib: float
-    open: int
-
-    @property
-    def kib_a_connection(self) -> float:
-        return (self.after_mib - self.before_mib) * 1024 / self.plan.idle
-
-    @property
-    def ratio(self) -> float:
-        """p99 of the busy connections beside idle ones, divided by their p99 alone."""
-        alone, beside = (percentile(o.latency_ms, 0.99) for o in (self.alone, self.beside))
-        return beside / alone
-
-    def as_json(self) -> dict[str, Any]:
-        def latencies(outcome: Outcome) -> dict[str, float]:
-            shares = (0.5, 0.9, 0.99, 0.999)
-            return {f"p{s * 100:g}": round(percentile(outcome.latency_ms, s), 3) for s in shares}
-
-        return {
-            "connections": self.open,
-            "KiB a connection": round(self.kib_a_connection, 2),
-            "ms alone": latencies(self.alone),
-            "ms beside idle ones": latencies(self.beside),
-            "p99 ratio": round(self.ratio, 3),
-        }
-
-
-async def run(plan: Plan, folder: Path, progress: Progress) -> Found:
-    settings = Settings(folder / "cluster", brokers=1, quick_end=True, zookeeper="java")
-    async with process_cluster(settings) as cluster:
+async def run(options: Options, sides: Sides) -> Table:
+    async def load(cluster: ProcessCluster, _: Side) -> dict[str, float]:
         await create_topic(cluster, _TOPIC, [1])
-        await _busy(plan, cluster, 3)  # the first use is slower
-        alone = await _busy(plan, cluster, plan.seconds)
-        progress(f"alone: {_summary(alone)}")
+        await _busy(options, cluster, 3)  # the first use is slower
+        alone = await _busy(options, cluster, options.seconds)
         pid = cluster.pid(broker(1))
         before = pss_mib(pid)
         with ExitStack() as stack:
-            await trio.to_thread.run_sync(_open_idle, cluster.address(1), plan.idle, stack)
-            after = pss_mib(pid)
-            beside = await _busy(plan, cluster, plan.seconds)
+            await trio.to_thread.run_sync(_open_idle, cluster.address(1), options.idle, stack)
+            each = (pss_mib(pid) - before) * 1024 / options.idle
+            beside = await _busy(options, cluster, options.seconds)
             series = await numbers(cluster.metrics_port(1))
             count = sum(v for n, v in series.items() if "metrics_connection_count{" in n)
-        progress(f"beside {plan.idle} idle ones: {_summary(beside)}")
-        return Found(plan, alone, beside, before, after, int(count))
+        found = {**_figures("alone", alone), **_figures("beside", beside)}
+        ratio = found["beside p99"] / found["alone p99"]
+        return {**found, "ratio": ratio, "open": int(count), "each": each}
+
+    samples = await sides.alone(load, brokers=1, profile="test", quick_end=True)
+    return sides.table(options.lines(), samples)
 
 
-def _summary(outcome: Outcome) -> str:
-    p50, p99 = (percentile(outcome.latency_ms, share) for share in (0.5, 0.99))
-    return f"{outcome.acked} requests, p50 {p50:.2f} ms, p99 {p99:.2f} ms"
+def _figures(load: str, outcome: Outcome) -> dict[str, float]:
+    latencies = {
+        f"{load} {name}": percentile(outcome.latency_ms, share) for name, share in _SHARES.items()
+    }
+    return {f"{load} requests": outcome.acked, **latencies}
 
 
-async def _busy(plan: Plan, cluster: ProcessCluster, seconds: float) -> Outcome:
+async def _busy(options: Options, cluster: ProcessCluster, seconds: float) -> Outcome:
     host, port = cluster.address(1)
     pressure = Pressure(
-        host, port, _TOPIC, plan.busy, plan.batch_bytes, rate=plan.rate, seconds=seconds
+        host, port, _TOPIC, options.busy, _BATCH_BYTES, rate=options.rate, seconds=seconds
     )
     async with pressing(pressure) as running:
         outcome = await running.end(within_s=seconds + 30)
@@ -130,15 +112,3 @@ def _exactly(sock: socket.socket, size: int) -> bytes:
             raise BenchFailed("the broker closed a connection: max.connections, or ulimit -n?")
         data += more
     return data
-
-
-def table(found: Found) -> str:
-    rows: list[tuple[Any, ...]] = []
-    for name, outcome in (("alone", found.alone), ("beside the idle ones", found.beside)):
-        latencies = [percentile(outcome.latency_ms, share) for share in (0.5, 0.9, 0.99)]
-        rows.append((name, outcome.acked, *(round(ms, 2) for ms in latencies)))
-    text = rows_text((f"{found.plan.busy} busy", "requests", "p50 ms", "p90 ms", "p99 ms"), rows)
-    return (
-        f"{text}\nratio at p99 {found.ratio:.2f}; {found.open} connections, "
-        f"{found.kib_a_connection:.1f} KiB each"
-    )

@@ -26,17 +26,20 @@ from subprocess import DEVNULL
 import trio
 
 from highwater.base.install_hint import install_hint
-from highwater.bench.everything.rate_rows import KIB, output
+from highwater.bench.benchmark import option
+from highwater.bench.everything.rate_rows import KIB
 from highwater.bench.everything.turns import broker_pids
 from highwater.bench.figures.cpu import cpu_seconds, system_seconds
-from highwater.bench.figures.sides import BenchFailed, Progress, Side
+from highwater.bench.figures.rows import piped
+from highwater.bench.figures.sides import BenchFailed, Sides
 from highwater.bench.load import Load
 from highwater.bench.loads import reads, single_writes
 from highwater.bench.loads.bench_topics import create_topic, delete_topic, until_gone
+from highwater.bench.loads.load_process import output
 from highwater.cluster.processes.process_cluster import ProcessCluster
 
 SAMPLES_A_SECOND = 250
-RECORD_BYTES, READ_MB = 1000, 300
+RECORD_BYTES, READ_MB, PARTITIONS = 1000, 300, 3
 OTHER, LOOP = "the rest", "event loop"
 PARTS: tuple[tuple[str, str], ...] = (
     (
@@ -55,20 +58,6 @@ PARTS: tuple[tuple[str, str], ...] = (
 """Part -> the files whose functions are it; the first that fits counts."""
 _PATTERNS = [(part, re.compile(files)) for part, files in PARTS]
 _LEADING = re.compile(r".*?/(?=(?:highwater/)?(?:broker|controller)/|highwater/|trio/)")
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    loads: tuple[str, ...]
-    seconds: float = 8
-    writes: int = 4000
-    brokers: int = 3
-    """With RF 3, or as many as there are."""
-    partitions: int = 3
-
-    @property
-    def replicas(self) -> int:
-        return min(3, self.brokers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +82,27 @@ LOADS = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class Options:
+    loads: tuple[str, ...] = option(tuple(LOADS), flag="--load", of=tuple(LOADS))
+    seconds: float = option(8.0, "Of each load.", least=1)
+    brokers: int = option(3, "With RF 3, or as many as there are.", least=1, most=9)
+
+    @property
+    def writes(self) -> int:
+        return int(self.seconds * 500)
+
+    @property
+    def replicas(self) -> int:
+        return min(3, self.brokers)
+
+    def section(self, _against: str | None) -> tuple[str, str]:
+        """The name of the section of a page, which has no title."""
+        return f"bench cpu --brokers {self.brokers}" if self.brokers != 3 else "bench cpu", ""
+
+
 @dataclass(slots=True)
-class Found:
+class Parts:
     """One load: CPU microseconds of all brokers for a batch, and the samples by part."""
 
     what: str
@@ -110,6 +118,9 @@ class Found:
     def part_us(self, part: str) -> float:
         outside = self.batch_us - self.system_us
         return outside * self.samples[part] / max(1, self.samples.total())
+
+    def share(self, us: float) -> str:
+        return f"{us:.0f} ({us / self.batch_us:.0%})"
 
     def as_json(self) -> dict[str, object]:
         return {
@@ -166,48 +177,48 @@ Work = Callable[[], Awaitable[tuple[float, float]]]
 """Carries a load out; gives the number of batches, and megabytes of records."""
 
 
-async def run(plan: Plan, side: Side, progress: Progress) -> list[Found]:
+async def run(options: Options, sides: Sides) -> Profile:
     spy, found = profiler(), []
-    async with side.cluster(plan.brokers) as cluster:
-        for name in plan.loads:
+    async with sides.ours.cluster(options.brokers) as cluster:
+        for name in options.loads:
             kind = LOADS[name]
-            progress(f"{kind.what}: alone")
+            sides.progress(f"{kind.what}: alone")
             pids = broker_pids(cluster)
-            async with _work(plan, kind, cluster) as work:
+            async with _work(options, kind, cluster) as work:
                 await work()  # its first connections and segments are made here
-            async with _work(plan, kind, cluster) as work:
+            async with _work(options, kind, cluster) as work:
                 before, system_before = cpu_seconds(pids), system_seconds(pids)
                 batches, megabytes = await work()
                 used, in_system = cpu_seconds(pids) - before, system_seconds(pids) - system_before
-            progress(f"{kind.what}: with the profiler")
-            async with _work(plan, kind, cluster) as work:
+            sides.progress(f"{kind.what}: with the profiler")
+            async with _work(options, kind, cluster) as work:
                 parts, innermost = await _profiled(spy, work, cluster)
             total = max(1, innermost.total())
             hottest = [(name, count / total) for name, count in innermost.most_common(12)]
             each = (used / batches * 1e6, in_system / batches * 1e6, used / megabytes * 1e3)
-            found.append(Found(kind.what, *each, parts, hottest))
-    return found
+            found.append(Parts(kind.what, *each, parts, hottest))
+    return Profile(found, options.brokers)
 
 
 @asynccontextmanager
-async def _work(plan: Plan, kind: Kind, cluster: ProcessCluster) -> AsyncIterator[Work]:
+async def _work(options: Options, kind: Kind, cluster: ProcessCluster) -> AsyncIterator[Work]:
     """The load, with a topic of its own, which has records where they are to be read."""
     where, topic = cluster.direct_bootstrap, f"cpu-{kind.what.replace(' ', '-').replace(',', '')}"
     config = {
-        "min.insync.replicas": str(min(2, plan.replicas)),
+        "min.insync.replicas": str(min(2, options.replicas)),
         "file.delete.delay.ms": "1000",
     }
-    how = (where, topic, plan.partitions, plan.replicas, config)
+    how = (where, topic, PARTITIONS, options.replicas, config)
     size = kind.batch_kib * KIB
 
     async def single() -> tuple[float, float]:
-        await output(single_writes.command("write", where, topic, plan.writes))
-        writes = plan.writes + min(plan.writes, single_writes.UNTIMED)
+        await output(single_writes.command("write", where, topic, options.writes))
+        writes = options.writes + min(options.writes, single_writes.UNTIMED)
         return writes, writes * single_writes.RECORD_BYTES / 1e6
 
     async def write(megabytes: float = math.inf) -> tuple[float, float]:
         load = Load(
-            where, topic, RECORD_BYTES, size, "all", 0, plan.seconds, megabytes,
+            where, topic, RECORD_BYTES, size, "all", 0, options.seconds, megabytes,
             dict(kind.settings),
         )  # fmt: skip
         records = json.loads(await output(load.command()))["records"]
@@ -215,7 +226,7 @@ async def _work(plan: Plan, kind: Kind, cluster: ProcessCluster) -> AsyncIterato
 
     async def read() -> tuple[float, float]:
         megabytes, began = 0.0, trio.current_time()
-        while megabytes == 0 or trio.current_time() < began + plan.seconds:
+        while megabytes == 0 or trio.current_time() < began + options.seconds:
             await output(reads.command(where, topic, int(there * 1e6 / RECORD_BYTES)))
             megabytes += there
         return megabytes * 1e6 / size, megabytes
@@ -258,36 +269,34 @@ async def _profiled(
     return parts, innermost
 
 
-Cell = Callable[[Found], str]
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """Each load by its parts."""
 
+    loads: Sequence[Parts]
+    brokers: int = 3
 
-def table(found: Sequence[Found], brokers: int = 3) -> str:
-    """Markdown: parts by load, microseconds of CPU a batch and the share of all."""
-    names = [part for part, _ in PARTS] + [OTHER]
-    whose = f"{brokers} brokers" if brokers > 1 else "the broker"
-    head = [f"CPU of {whose}, µs a batch", *(f.what for f in found)]
-    lines = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
+    def markdown(self) -> str:
+        """Parts by load, microseconds of CPU a batch and the share of all."""
+        whose = f"{self.brokers} brokers" if self.brokers > 1 else "the broker"
+        lines = [(f"CPU of {whose}, µs a batch", *(one.what for one in self.loads))]
+        seen = {part for one in self.loads for part in one.samples}
+        lines += [
+            (part, *(one.share(one.part_us(part)) for one in self.loads))
+            for part in [*(part for part, _ in PARTS), OTHER]
+            if part in seen
+        ]
+        lines.append(("the kernel", *(one.share(one.system_us) for one in self.loads)))
+        lines.append(("**all**", *(f"{one.batch_us:.0f}" for one in self.loads)))
+        lines.append(("ms a MB", *(f"{one.mb_ms:.2f}" for one in self.loads)))
+        return piped(lines)
 
-    def row(name: str, cell: Cell) -> None:
-        lines.append(f"| {name} | {' | '.join(map(cell, found))} |")
+    def text(self) -> str:
+        """The table, and of each load the functions with the most samples of their own."""
+        lines = [self.markdown()]
+        for one in self.loads:
+            lines += ["", one.what, *(f"  {share:6.1%}  {name}" for name, share in one.hottest)]
+        return "\n".join(lines)
 
-    for part in names:
-        if any(f.samples[part] for f in found):
-            row(part, lambda f, part=part: _part_cell(f, part))  # type: ignore[misc]
-    row("the kernel", lambda f: f"{f.system_us:.0f} ({f.system_us / f.batch_us:.0%})")
-    row("**all**", lambda f: f"{f.batch_us:.0f}")
-    row("ms a MB", lambda f: f"{f.mb_ms:.2f}")
-    return "\n".join(lines)
-
-
-def _part_cell(found: Found, part: str) -> str:
-    us = found.part_us(part)
-    return f"{us:.0f} ({us / found.batch_us:.0%})"
-
-
-def hottest(found: Sequence[Found]) -> str:
-    """Text: the functions with the most samples of their own, of each load."""
-    lines = []
-    for one in found:
-        lines += ["", one.what, *(f"  {share:6.1%}  {name}" for name, share in one.hottest)]
-    return "\n".join(lines)
+    def as_json(self) -> dict[str, object]:
+        return {"loads": [one.as_json() for one in self.loads]}

@@ -20,8 +20,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -30,16 +29,17 @@ from typing import Any
 
 import trio
 
+from highwater.bench.benchmark import option
 from highwater.bench.figures.new_leaders import new_leader_s
-from highwater.bench.figures.rows import Row
-from highwater.bench.figures.sides import BenchFailed, Progress, Side
+from highwater.bench.figures.rows import Line, Samples, Table
+from highwater.bench.figures.sides import BenchFailed, Side, Sides
 from highwater.bench.loads.writes import CLIENTS, command, settings_file
 from highwater.cluster.ask import metadata
+from highwater.cluster.client_files import PROTOCOLS
 from highwater.cluster.interface import ClusterError, broker
 from highwater.cluster.leader_moves import move_leader
 from highwater.cluster.processes import apache
-from highwater.cluster.processes.process_cluster import ProcessCluster, process_cluster
-from highwater.cluster.processes.process_settings import Settings
+from highwater.cluster.processes.process_cluster import ProcessCluster
 from highwater.cluster.run_folder import TopicInfo
 from highwater.cluster.run_topics import create_topics
 from highwater.kafka.types import TopicPartition
@@ -50,22 +50,60 @@ KINDS = {
     CONTROLLER: "kill -9 of controller and leader",
     SWAP: "leader swap",
 }
+LED = "until a new one leads"
 RESUMED_ACKS = 20
 SETTLE_S = 0.5
 WAIT_S = 60
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    kills: int = 30
-    their_kills: int = 5
-    clients: tuple[str, ...] = CLIENTS
-    kinds: tuple[str, ...] = (LEADER, CONTROLLER)
-    brokers: int = 3
-    backoff_ms: int | None = None
-    """The clients' retry.backoff.ms; None: their defaults."""
-    security: str = "plaintext"
-    """What clients and brokers speak (`client_files.PROTOCOLS`)."""
+class Options:
+    kills: int = option(30, "Of ours.", least=1)
+    their_kills: int = option(5, "Of the other.", least=1)
+    clients: tuple[str, ...] = option(
+        CLIENTS, "All write at the same time.", flag="--client", of=CLIENTS
+    )
+    swap: bool = option(False, "Move the leader, and kill no broker.")
+    backoff_ms: int | None = option(
+        None,
+        "The clients'.  [default: their own defaults, 100]",
+        flag="--retry-backoff-ms",
+        least=0,
+    )
+    security: str = option(
+        "plaintext", "What clients speak, and brokers among themselves.", of=PROTOCOLS
+    )
+    no_controller: bool = option(False, "Leave out the kills of the controller.")
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        return (SWAP,) if self.swap else (LEADER, CONTROLLER)[: 2 - self.no_controller]
+
+    def section(self, _against: str | None) -> tuple[str, str]:
+        """The name and the title of the section of a page."""
+        name, title = "failover", "A leader is killed"
+        if self.swap:
+            name, title = "swap", "A leader is moved"
+        if self.backoff_ms is not None:
+            name += " with retry.backoff.ms"
+            title += f", retry.backoff.ms={self.backoff_ms}"
+        if self.security != "plaintext":
+            name, title = f"{name} by {self.security}", title + spoken(self.security)
+        return f"bench {name}", title
+
+    def lines(self) -> list[Line]:
+        """For each kind the pauses of each client's writes, and from the kill until another broker
+        led, which Apache Kafka's logs do not say."""
+        found = []
+        pauses = [(kind, client, self.kills) for kind in self.kinds for client in self.clients]
+        led = [(kind, LED, self.kills * len(self.clients)) for kind in self.kinds]
+        for kind, who, times in [*pauses, *led]:
+            what = f"{KINDS[kind]}, {who}{spoken(self.security)}"
+            found.append(Line(f"{kind} {who}", f"{what}, median", "ms"))
+            found.append(Line(f"{kind} {who} worst", f"{what}, worst of {times}", "ms"))
+        found.append(Line("errors", "errors that reached an application", ""))
+        found.append(Line("replaced", "producers that had to be replaced", ""))
+        return found
 
 
 @dataclass(slots=True)
@@ -124,19 +162,19 @@ class Writer:
 class Bench:
     """One side under load."""
 
-    def __init__(self, cluster: ProcessCluster, plan: Plan, kafka_home: Path | None) -> None:
+    def __init__(self, cluster: ProcessCluster, options: Options, kafka_home: Path | None) -> None:
         self.cluster = cluster
-        self.writers = [Writer(client, f"writes-{client}") for client in plan.clients]
-        self.pauses_ms: dict[tuple[str, str], list[float]] = {}
-        self.led_ms: dict[str, list[float]] = {}
-        """From the kill until another broker led the partition."""
+        self.writers = [Writer(client, f"writes-{client}") for client in options.clients]
+        self.pauses_ms: dict[str, list[float]] = {}
+        """By kind and client; with LED: from the kill until another broker led the partition."""
         self._home = kafka_home
-        how = (cluster.folder, cluster.bootstrap, plan.security)
+        how = (cluster.folder, cluster.bootstrap, options.security)
         self._settings = {
-            w.client: settings_file(w.client, *how, plan.backoff_ms) for w in self.writers
+            w.client: settings_file(w.client, *how, options.backoff_ms) for w in self.writers
         }
 
-    async def once(self, kind: str) -> None:
+    async def once(self, kind: str) -> str:
+        """Breaks the leader once; says what came of it."""
         leader = await self._place(kind)
         async with trio.open_nursery() as nursery:
             for writer in self.writers:
@@ -147,6 +185,9 @@ class Bench:
             nursery.cancel_scope.cancel()
         if kind != SWAP:
             await self.cluster.start(broker(leader))
+        who = (*(writer.client for writer in self.writers), LED)
+        found = [(w, self.pauses_ms[f"{kind} {w}"]) for w in who if f"{kind} {w}" in self.pauses_ms]
+        return ", ".join(f"{name} {times[-1]:.0f} ms" for name, times in found)
 
     async def _break(self, kind: str, leader: int) -> None:
         settled = time.monotonic_ns() + int(SETTLE_S * 1e9)
@@ -160,10 +201,10 @@ class Bench:
         folder, others = self.cluster.folder, [n for n in self.cluster.brokers if n != leader]
         logs = [folder / broker(n) / "output.log" for n in others]
         for writer in self.writers:
-            self._note(kind, writer, writer.pause_ms(since))
+            self._note(kind, writer.client, writer.pause_ms(since))
             led = new_leader_s(logs, f"{writer.topic}-0", since_s)
             if led is not None:  # Apache Kafka's logs do not say
-                self.led_ms.setdefault(kind, []).append(led * 1000)
+                self._note(kind, LED, led * 1000)
 
     async def _swap(self, leader: int) -> None:
         wanted = next(n for n in self.cluster.brokers if n != leader)
@@ -171,14 +212,14 @@ class Bench:
             since = time.monotonic_ns()
             await self._move(writer, wanted)
             await self._flowing(time.monotonic_ns())
-            self._note(SWAP, writer, writer.gap_ms(since))
+            self._note(SWAP, writer.client, writer.gap_ms(since))
 
     async def _move(self, writer: Writer, wanted: int) -> None:
         place = TopicPartition(writer.topic, 0)
         await move_leader(self.cluster, place, wanted, self.cluster.brokers)
 
-    def _note(self, kind: str, writer: Writer, pause_ms: float) -> None:
-        self.pauses_ms.setdefault((kind, writer.client), []).append(pause_ms)
+    def _note(self, kind: str, who: str, ms: float) -> None:
+        self.pauses_ms.setdefault(f"{kind} {who}", []).append(ms)
 
     async def _place(self, kind: str) -> int:
         """Waits until all is in sync and one broker leads every writer's partition; gives its
@@ -238,86 +279,49 @@ class Bench:
         raise BenchFailed(f"not within {WAIT_S} s: {what} (acknowledged: {acks})")
 
 
-@asynccontextmanager
-async def writing(side: Side, plan: Plan, home: Path | None) -> AsyncIterator[Bench]:
-    settings = Settings(
-        side.folder,
-        zookeeper=side.zookeeper,
-        brokers=plan.brokers,
-        program=side.program,
-        security=plan.security,
-        secured_links=plan.security != "plaintext",
-        properties={"auto.leader.rebalance.enable": "false"},
-    )
-    async with process_cluster(settings, timeout_s=120) as cluster:
-        bench = Bench(cluster, plan, home)
-        replicas = min(3, plan.brokers)
-        topics = [TopicInfo(w.topic, 1, replicas, min(2, replicas)) for w in bench.writers]
-        await create_topics(cluster, topics)
-        yield bench
-
-
-async def run(plan: Plan, sides: Sequence[Side], progress: Progress) -> list[Row]:
-    """Gives medians and worst of each client; the first side is Highwater's."""
-    home = apache.home() if "java" in plan.clients or len(sides) > 1 else None
-    found: list[dict[tuple[str, str], list[float]]] = []
-    errors: list[str] = []
-    replaced: list[str] = []
-    led: dict[str, list[float]] = {}
-    for index, side in enumerate(sides):
-        times = plan.kills if index == 0 else plan.their_kills
-        async with writing(side, plan, home) as bench:
-            for kind in plan.kinds:
-                for number in range(times):
-                    await bench.once(kind)
-                    said = ", ".join(
-                        f"{w.client} {bench.pauses_ms[kind, w.client][-1]:.0f} ms"
-                        for w in bench.writers
-                    )
-                    if bench.led_ms.get(kind):
-                        said += f"; a new leader after {bench.led_ms[kind][-1]:.0f} ms"
-                    progress(f"{side.name}, {KINDS[kind]}, {number + 1} of {times}: {said}")
-            led.update(bench.led_ms)
-            found.append(bench.pauses_ms)
-            errors += [f"{side.name}, {w.client}: {e}" for w in bench.writers for e in w.errors[:3]]
-            replaced += [
-                f"{side.name}, {w.client}" for w in bench.writers for _ in range(w.replaced)
-            ]
-    for line in errors:
-        progress(f"an error reached the application: {line}")
-    for who, count in Counter(replaced).items():
-        progress(f"{who}: {count} producers were replaced, as they no longer heard of new leaders")
-    return _rows(plan, found, led, len(errors), len(replaced))
-
-
 def spoken(security: str) -> str:
     return "" if security == "plaintext" else f", {security.upper()}"
 
 
-def _rows(
-    plan: Plan,
-    found: Sequence[dict[tuple[str, str], list[float]]],
-    led: Mapping[str, Sequence[float]],
-    errors: int,
-    replaced: int,
-) -> list[Row]:
-    rows = []
-    for kind in plan.kinds:
-        for client in plan.clients:
-            ours, *rest = [side[kind, client] for side in found]
-            theirs = rest[0] if rest else []
-            what = f"{KINDS[kind]}, {client}{spoken(plan.security)}"
-            worst_of = [(max(side),) if side else () for side in (ours, theirs)]
-            rows += [
-                Row(f"{what}, median", "ms", tuple(ours), tuple(theirs), True),
-                Row(f"{what}, worst of {len(ours)}", "ms", worst_of[0], worst_of[1], True),
-            ]
-    for kind, times in led.items():
-        what = f"{KINDS[kind]}, until a new one leads{spoken(plan.security)}"
-        rows += [
-            Row(f"{what}, median", "ms", tuple(times), (), True),
-            Row(f"{what}, worst of {len(times)}", "ms", (max(times),), (), True),
-        ]
-    rows.append(Row("errors that reached an application", "", (errors,)))
-    rows.append(Row("producers that had to be replaced", "", (replaced,)))
-    return rows
+async def run(options: Options, sides: Sides) -> Table:
+    return sides.table(options.lines(), await measure(options, sides))
+
+
+async def measure(options: Options, sides: Sides) -> Samples:
+    """Milliseconds by kind and client: all of them, and the worst."""
+
+    async def load(cluster: ProcessCluster, side: Side) -> dict[str, Sequence[float]]:
+        ours = side is sides.ours
+        times = options.kills if ours else options.their_kills
+        bench = Bench(cluster, options, home)
+        topics = [TopicInfo(writer.topic, 1, 3, 2) for writer in bench.writers]
+        await create_topics(cluster, topics)
+        for kind in options.kinds:
+            for number in range(times):
+                said = await bench.once(kind)
+                sides.progress(f"{side.name}, {KINDS[kind]}, {number + 1} of {times}: {said}")
+        for writer in bench.writers:
+            for error in writer.errors[:3]:
+                sides.progress(f"an error reached the application: {writer.client}: {error}")
+            if writer.replaced:
+                sides.progress(
+                    f"{side.name}, {writer.client}: {writer.replaced} producers were replaced, as "
+                    "they no longer heard of new leaders"
+                )
+        counts["errors"] += sum(len(writer.errors[:3]) for writer in bench.writers)
+        counts["replaced"] += sum(writer.replaced for writer in bench.writers)
+        worst = {f"{name} worst": [max(found)] for name, found in bench.pauses_ms.items()}
+        return {**bench.pauses_ms, **worst}
+
+    home = apache.home() if "java" in options.clients or sides.theirs else None
+    counts = Counter({"errors": 0, "replaced": 0})
+    samples = await sides.alone(
+        load,
+        profile="test",
+        properties={"auto.leader.rebalance.enable": "false"},
+        security=options.security,
+        secured_links=options.security != "plaintext",
+    )
+    for name, count in counts.items():
+        samples.add(name, 0, count)
+    return samples

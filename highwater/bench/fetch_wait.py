@@ -13,15 +13,15 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
 import trio
 
-from highwater.bench.figures.rows import Row
-from highwater.bench.figures.sides import BenchFailed, Progress, Side
+from highwater.bench.benchmark import option
+from highwater.bench.figures.rows import Line, Samples, Table
+from highwater.bench.figures.sides import BenchFailed, Sides
 from highwater.bench.loads.bench_topics import create_topic
 from highwater.client_calls import SOON_S, within
 from highwater.cluster.processes import apache
@@ -39,6 +39,8 @@ WHOLE, SEGMENTS = "bench-fetch-wait", "bench-fetch-wait-segments"
 RECORD_BYTES, BATCH_BYTES = 1000, 16384
 SEGMENT_COUNT, SEGMENT_BYTES, SEGMENTS_WAIT_MS = 74, 200, 100
 FETCH, VERSION = 1, 11
+Read = Callable[[ProcessCluster], float]
+"""Reads once; gives the seconds that it took."""
 PATIENCE_S = 120
 _PROPERTIES = {
     "group.initial.rebalance.delay.ms": "0",
@@ -48,16 +50,21 @@ _PROPERTIES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    client: str
-    min_mib: tuple[int, ...]
-    records: int
-    rounds: int
+class Options:
+    clients: tuple[str, ...] = option(CLIENTS, flag="--client", of=CLIENTS)
+    min_mib: tuple[int, ...] = option((1, 2, 5, 10), "fetch.min.bytes.", least=1, most=50)
+    records: int = option(15_000, "1 KB each.", least=1)
+    rounds: int = option(5, least=1)
 
     @property
     def written(self) -> int:
         """The number of records written, so that min_bytes are left after the last one read."""
         return self.records + 2 * max(self.min_mib) * MIB // RECORD_BYTES
+
+    def section(self, _against: str | None) -> tuple[str, str]:
+        """The name and the title of the section of a page."""
+        which = "" if self.clients == CLIENTS else " ".join(self.clients)
+        return f"bench fetch-wait {which}".strip(), f"fetch.min.bytes: {which or 'all clients'}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,53 +87,53 @@ def around(min_mib: Sequence[int]) -> Iterator[Limits]:
             yield Limits(wanted, of_partition)
 
 
-def too_slow(rows: Sequence[Row]) -> list[str]:
-    """The rows where Highwater takes over 1.5 times as long, and over 50 ms longer."""
-    return [
+def too_slow(table: Table) -> str:
+    """Names the rows where Highwater takes over 1.5 times as long, and over 50 ms longer."""
+    slow = [
         row.what
-        for row in rows
+        for row in table.rows
         if row.theirs and median(row.ours) > max(1.5 * median(row.theirs), median(row.theirs) + 50)
     ]
+    return f"too slow: {'; '.join(slow)}" if slow else ""
 
 
-async def run(plan: Plan, sides: Sequence[Side], progress: Progress) -> list[Row]:
-    """Gives rows in milliseconds, Highwater's first.  Raises BenchFailed."""
-    async with AsyncExitStack() as stack:
-        clusters = [
-            (side.name, await stack.enter_async_context(side.cluster(1, _PROPERTIES)))
-            for side in sides
-        ]
-        for name, cluster in clusters:
-            progress(f"{name}: writing what is read")
-            await _fill(plan, cluster)
-
-        async def measure(what: str, read: Callable[[ProcessCluster], float]) -> Row:
-            found: list[list[float]] = [[] for _ in clusters]
-            for _ in range(plan.rounds):
-                for (_, cluster), times in zip(clusters, found, strict=True):
-                    times.append(await trio.to_thread.run_sync(read, cluster) * 1000)
-            ours, theirs = found[0], found[1] if len(found) > 1 else []
-            row = Row(what, "ms", tuple(ours), tuple(theirs), smaller_is_better=True)
-            medians = (
-                f"{name} {median(t):.0f} ms" for (name, _), t in zip(clusters, found, strict=True)
-            )
-            progress(f"{what}: {', '.join(medians)}")
-            return row
-
-        if plan.client == SMALL:
-            what = f"{SEGMENT_COUNT} segments, segment.bytes and min_bytes {SEGMENT_BYTES}"
-            return [await measure(f"{what}, max_wait_ms {SEGMENTS_WAIT_MS}", _read_segments)]
-        return [
-            await measure(str(limits), _reader(plan.client, limits, plan.records))
-            for limits in around(plan.min_mib)
-        ]
+async def run(options: Options, sides: Sides) -> Table:
+    """Raises BenchFailed."""
+    if "kcat" in options.clients:
+        kcat_program()  # fail now, not minutes later
+    lines, samples = [], Samples()
+    for client in options.clients:
+        async with sides.together(1, _PROPERTIES) as clusters:
+            sides.progress(f"{client}: writing what is read")
+            for cluster in clusters:
+                await _fill(options, client, cluster)
+            for what, read in _reads(options, client):
+                name = f"{client}: {what}" if len(options.clients) > 1 else what
+                lines.append(Line(name, name, "ms"))
+                for _ in range(options.rounds):
+                    for index, cluster in enumerate(clusters):
+                        took = await trio.to_thread.run_sync(read, cluster)
+                        samples.add(name, index, took * 1000)
+                said = ", ".join(f"{median(times):.0f} ms" for times in samples[name])
+                sides.progress(f"{name}: {said}")
+    return sides.table(lines, samples)
 
 
-async def _fill(plan: Plan, cluster: ProcessCluster) -> None:
+def _reads(options: Options, client: str) -> Iterator[tuple[str, Read]]:
+    if client == SMALL:
+        what = f"{SEGMENT_COUNT} segments, segment.bytes and min_bytes {SEGMENT_BYTES}"
+        yield f"{what}, max_wait_ms {SEGMENTS_WAIT_MS}", _read_segments
+        return
+    for limits in around(options.min_mib):
+        yield str(limits), _reader(client, limits, options.records)
+
+
+async def _fill(options: Options, client: str, cluster: ProcessCluster) -> None:
     bootstrap = cluster.direct_bootstrap
-    if plan.client != SMALL:
+    if client != SMALL:
         await trio.to_thread.run_sync(create_topic, bootstrap, WHOLE, 1, 1, {})
-        await trio.to_thread.run_sync(_produce, bootstrap, WHOLE, plan.written, b"v" * RECORD_BYTES)
+        value, count = b"v" * RECORD_BYTES, options.written
+        await trio.to_thread.run_sync(_produce, bootstrap, WHOLE, count, value)
         return
     small = {"segment.bytes": str(SEGMENT_BYTES)}
     await trio.to_thread.run_sync(create_topic, bootstrap, SEGMENTS, 1, 1, small)
@@ -155,7 +162,7 @@ def _produce(bootstrap: str, topic: str, records: int, value: bytes) -> None:
         raise BenchFailed(f"{topic}: records were not acknowledged within 60 s")
 
 
-def _reader(client: str, limits: Limits, records: int) -> Callable[[ProcessCluster], float]:
+def _reader(client: str, limits: Limits, records: int) -> Read:
     reads = {"java": _java, "kcat": _kcat, "librdkafka": _librdkafka}
     return lambda cluster: reads[client](cluster.direct_bootstrap, limits, records)
 

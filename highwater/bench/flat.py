@@ -12,74 +12,100 @@ from __future__ import annotations
 
 import json
 import resource
-import shutil
 import statistics
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
-from pathlib import Path
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import trio
 
-from highwater.bench.everything.rate_rows import output
+from highwater.bench.benchmark import option
 from highwater.bench.figures.curves import Series, page
-from highwater.bench.figures.rows import rows_text
-from highwater.bench.figures.sides import BenchFailed, Progress
+from highwater.bench.figures.rows import Line, Samples, Table
+from highwater.bench.figures.sides import BenchFailed, Sides
 from highwater.bench.load import Load
 from highwater.bench.loads.bench_topics import create_topic
+from highwater.bench.loads.load_process import output
 from highwater.bench.loads.spread_requests import Spread
 from highwater.cluster.interface import broker
-from highwater.cluster.processes.process_cluster import ProcessCluster, process_cluster
-from highwater.cluster.processes.process_settings import Settings
+from highwater.cluster.processes.process_cluster import ProcessCluster
 
 APIS = ("produce", "fetch")
+FIGURES = {"cpu_us": "CPU µs", "p50_us": "p50 µs", "p99_us": "p99 µs"}
 TOPIC = "flat"
+PARTITIONS, CONNECTIONS, GIB = "partitions of a broker", "open connections", "GiB in the log"
 FILL_BATCH_BYTES, FILL_RECORD_BYTES = 16_384, 1000
 _SPARE_FILES = 200
+_START: dict[str, Any] = {
+    "brokers": 1,
+    "quick_end": True,
+    "properties": {"log.segment.bytes": str(1 << 30), "log.retention.ms": "-1"},
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    partitions: tuple[int, ...] = (10, 100, 1000, 5000)
-    connections: tuple[int, ...] = (1, 100, 1000, 5000)
-    gib: tuple[float, ...] = (0, 1, 5, 10)
-    requests: int = 5000
+    """The steps of what grows, and the requests of each API at each step."""
+
+    steps: Mapping[str, Sequence[float]]
+    requests: int
     rounds: int = 2
 
 
-QUICK = Plan((1, 10), (1, 5), (0, 0.01), 100)
+_MANY: Sequence[float] = (1, 100, 1000, 5000)
+WHOLE = Plan({PARTITIONS: (10, *_MANY[1:]), CONNECTIONS: _MANY, GIB: (0, 1, 5, 10)}, 5000)
+QUICK = Plan({PARTITIONS: (1, 10), CONNECTIONS: (1, 5), GIB: (0, 0.01)}, 100)
 
 
-@dataclass(slots=True)
-class Step:
-    """One value of what grows: samples by API, of the broker's CPU and of the whole request."""
-
-    at: float
-    cpu_us: dict[str, list[float]] = field(default_factory=dict)
-    p50_us: dict[str, list[float]] = field(default_factory=dict)
-    p99_us: dict[str, list[float]] = field(default_factory=dict)
+@dataclass(frozen=True, slots=True)
+class Options:
+    quick: bool = option(False, "Tiny sizes: a test of the command, no measurement.")
 
 
-@dataclass(slots=True)
-class Axis:
-    """One thing that grows."""
-
-    name: str
-    steps: list[Step]
-
-    def growth(self, api: str) -> float:
-        """CPU of a request at the last step, divided by that at the first."""
-        first, last = (statistics.median(s.cpu_us[api]) for s in (self.steps[0], self.steps[-1]))
-        return last / first
+async def run(options: Options, sides: Sides) -> Table:
+    plan = QUICK if options.quick else WHOLE
+    _need_files(int(max(plan.steps[CONNECTIONS])))
+    bench = _Flat(plan, sides)
+    await bench.partitions()
+    await bench.connections()
+    await bench.bytes()
+    return sides.table(lines(plan, bench.samples), bench.samples)
 
 
-async def run(plan: Plan, folder: Path, progress: Progress) -> list[Axis]:
-    _need_files(max(plan.connections))
-    return [
-        await _partitions(plan, folder, progress),
-        await _connections(plan, folder, progress),
-        await _bytes(plan, folder, progress),
-    ]
+def lines(plan: Plan, samples: Samples) -> list[Line]:
+    """A line of the table for each step, and one below those of an axis: how much the CPU of a
+    request grew, whose samples are added."""
+    made = []
+    for axis, steps in plan.steps.items():
+        for api in APIS:
+            first, last = (
+                samples[f"{api} {at:g} {axis} cpu_us"][0] for at in (steps[0], steps[-1])
+            )
+            growth = statistics.median(last) / statistics.median(first)
+            samples.add(f"{api} {axis} growth", 0, growth)
+        made += [
+            Line(f"{api} {at:g} {axis} {name}", f"{at:g} {axis}", "", column=f"{api}, {title}")
+            for at in steps for api in APIS for name, title in FIGURES.items()
+        ]  # fmt: skip
+        what = f"{axis}: last step to first"
+        made += [Line(f"{api} {axis} growth", what, "", column=f"{api}, CPU µs") for api in APIS]
+    return made
+
+
+def html(table: Table, sentence: str) -> str:
+    """A page with a plot for each thing that grows."""
+    series = []
+    for axis in (PARTITIONS, CONNECTIONS, GIB):
+        steps = {
+            api: [
+                (float(row.what.split()[0]), statistics.median(row.ours))
+                for row in table.rows
+                if row.what.endswith(axis) and row.column == f"{api}, CPU µs"
+            ]
+            for api in APIS
+        }
+        series.append(Series(f"CPU µs of a request, by {axis}", steps))
+    return page("What a request costs", sentence, series, steps=True)
 
 
 def _need_files(connections: int) -> None:
@@ -91,163 +117,65 @@ def _need_files(connections: int) -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
-@asynccontextmanager
-async def _cluster(folder: Path, name: str) -> AsyncIterator[ProcessCluster]:
-    properties = {"log.segment.bytes": str(1 << 30), "log.retention.ms": "-1"}
-    settings = Settings(
-        folder / name,
-        brokers=1,
-        profile="kafka",
-        quick_end=True,
-        properties=properties,
-        zookeeper="java",
-    )
-    async with process_cluster(settings) as cluster:
-        yield cluster
-    shutil.rmtree(folder / name, ignore_errors=True)
+class _Flat:
+    def __init__(self, plan: Plan, sides: Sides) -> None:
+        self.plan, self.sides = plan, sides
+        self.samples = Samples()
+
+    def _there_and_back(self, axis: str) -> list[float]:
+        steps = self.plan.steps[axis]
+        return [s for n in range(self.plan.rounds) for s in (steps if n % 2 == 0 else steps[::-1])]
+
+    async def partitions(self) -> None:
+        """A cluster for each number, as partitions cannot be taken away."""
+        for at in self._there_and_back(PARTITIONS):
+            async with self.sides.ours.cluster(**_START) as cluster:
+                await _topic(cluster, int(at))
+                await self._measure(cluster, at, PARTITIONS, partitions=int(at))
+
+    async def connections(self) -> None:
+        async with self.sides.ours.cluster(**_START) as cluster:
+            await _topic(cluster, 1)
+            for at in self._there_and_back(CONNECTIONS):
+                await self._measure(cluster, at, CONNECTIONS, connections=int(at))
+
+    async def bytes(self) -> None:
+        """Only forward: what is in the log stays."""
+        offsets, before = 1, 0.0
+        async with self.sides.ours.cluster(**_START) as cluster:
+            await _topic(cluster, 1)
+            for at in self.plan.steps[GIB]:
+                if at > before:
+                    self.sides.progress(f"filling the log to {at:g} GiB")
+                    offsets += await _fill(cluster, at - before)
+                    before = at
+                for _ in range(self.plan.rounds):
+                    await self._measure(cluster, at, GIB, offsets=offsets)
+
+    async def _measure(self, cluster: ProcessCluster, at: float, axis: str, **load: Any) -> None:
+        host, port = cluster.address(1)
+        pid, said = cluster.pid(broker(1)), []
+        for api in APIS:
+            spread = Spread(api, host, port, TOPIC, requests=self.plan.requests, pid=pid, **load)
+            found = json.loads(await output(spread.command()))
+            for name in FIGURES:
+                self.samples.add(f"{api} {at:g} {axis} {name}", 0, found[name])
+            said.append(f"{api} {found['cpu_us']:.0f} µs of CPU")
+        self.sides.progress(f"{at:g} {axis}: {', '.join(said)}")
 
 
-def _there_and_back(steps: Sequence[Step], rounds: int) -> list[Step]:
-    return [s for n in range(rounds) for s in (steps if n % 2 == 0 else reversed(steps))]
-
-
-async def _partitions(plan: Plan, folder: Path, progress: Progress) -> Axis:
-    """A cluster for each number, as partitions cannot be taken away."""
-    axis = Axis("partitions of a broker", [Step(n) for n in plan.partitions])
-    for number, step in enumerate(_there_and_back(axis.steps, plan.rounds)):
-        async with _cluster(folder, f"partitions-{number}") as cluster:
-            await _topic(cluster, int(step.at))
-            await _first_records(cluster, int(step.at))
-            await _measure(plan, cluster, axis, step, progress, partitions=int(step.at))
-    return axis
-
-
-async def _first_records(cluster: ProcessCluster, partitions: int) -> None:
-    """Each partition gets a record, so that a fetch finds one anywhere; returns when it has."""
-    host, port = cluster.address(1)
+async def _topic(cluster: ProcessCluster, partitions: int) -> None:
+    """Each partition has a record, so that a fetch finds one anywhere."""
+    where, (host, port) = cluster.direct_bootstrap, cluster.address(1)
+    await trio.to_thread.run_sync(create_topic, where, TOPIC, partitions, 1, {})
     once = Spread("produce", host, port, TOPIC, partitions, requests=partitions, in_order=True)
     await output(once.command())
 
 
-async def _connections(plan: Plan, folder: Path, progress: Progress) -> Axis:
-    axis = Axis("open connections", [Step(n) for n in plan.connections])
-    async with _cluster(folder, "connections") as cluster:
-        await _topic(cluster, 1)
-        await _first_records(cluster, 1)
-        for step in _there_and_back(axis.steps, plan.rounds):
-            await _measure(plan, cluster, axis, step, progress, connections=int(step.at))
-    return axis
-
-
-async def _bytes(plan: Plan, folder: Path, progress: Progress) -> Axis:
-    """Only forward: what is in the log stays."""
-    axis = Axis("GiB in the log", [Step(n) for n in plan.gib])
-    offsets = 1
-    async with _cluster(folder, "bytes") as cluster:
-        await _topic(cluster, 1)
-        await _first_records(cluster, 1)
-        before = 0.0
-        for step in axis.steps:
-            if step.at > before:
-                progress(f"filling the log to {step.at:g} GiB")
-                offsets += await _fill(cluster, step.at - before)
-                before = step.at
-            for _ in range(plan.rounds):
-                await _measure(plan, cluster, axis, step, progress, offsets=offsets)
-    return axis
-
-
 async def _fill(cluster: ProcessCluster, gib: float) -> int:
+    """Gives the number of records."""
     load = Load(
         cluster.direct_bootstrap, TOPIC, FILL_RECORD_BYTES, FILL_BATCH_BYTES, "1", 0, 3600,
         gib * (1 << 30) / 1e6,
     )  # fmt: skip
     return int(json.loads(await output(load.command()))["records"])
-
-
-async def _topic(cluster: ProcessCluster, partitions: int) -> None:
-    where = cluster.direct_bootstrap
-    await trio.to_thread.run_sync(create_topic, where, TOPIC, partitions, 1, {})
-
-
-async def _measure(
-    plan: Plan,
-    cluster: ProcessCluster,
-    axis: Axis,
-    step: Step,
-    progress: Progress,
-    *,
-    partitions: int = 1,
-    connections: int = 1,
-    offsets: int = 1,
-) -> None:
-    host, port = cluster.address(1)
-    pid = cluster.pid(broker(1))
-    said = []
-    for api in APIS:
-        spread = Spread(
-            api, host, port, TOPIC, partitions, connections, plan.requests, offsets, pid=pid
-        )
-        found = json.loads(await output(spread.command()))
-        for into, name in (
-            (step.cpu_us, "cpu_us"), (step.p50_us, "p50_us"), (step.p99_us, "p99_us")
-        ):  # fmt: skip
-            into.setdefault(api, []).append(found[name])
-        said.append(f"{api} {found['cpu_us']:.0f} µs of CPU")
-    progress(f"{step.at:g} {axis.name}: {', '.join(said)}")
-
-
-HEAD = ("", "produce, CPU µs", "p50 µs", "p99 µs", "fetch, CPU µs", "p50 µs", "p99 µs")
-
-
-def rows(axis: Axis) -> list[tuple[str, ...]]:
-    made = []
-    for step in axis.steps:
-        cells = [f"{step.at:g}"]
-        for api in APIS:
-            figures = (step.cpu_us[api], step.p50_us[api], step.p99_us[api])
-            cells += [f"{statistics.median(samples):.0f}" for samples in figures]
-        made.append(tuple(cells))
-    return made
-
-
-def text(axes: Sequence[Axis]) -> str:
-    out = []
-    for axis in axes:
-        out += [rows_text((axis.name, *HEAD[1:]), rows(axis)), growth(axis), ""]
-    return "\n".join(out)
-
-
-def growth(axis: Axis) -> str:
-    told = ", ".join(f"{api} {axis.growth(api):.2f}" for api in APIS)
-    return f"CPU of a request, last step to first: {told}"
-
-
-def markdown(axes: Sequence[Axis]) -> str:
-    out = []
-    for axis in axes:
-        head = (axis.name, *HEAD[1:])
-        out += [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
-        out += [f"| {' | '.join(cells)} |" for cells in rows(axis)]
-        out += ["", growth(axis) + ".", ""]
-    return "\n".join(out).rstrip()
-
-
-def html(axes: Sequence[Axis], sentence: str) -> str:
-    series = []
-    for axis in axes:
-        curves = {
-            api: [(s.at, statistics.median(s.cpu_us[api])) for s in axis.steps] for api in APIS
-        }
-        series.append(Series(f"CPU µs of a request, by {axis.name}", curves))
-    return page("What a request costs", sentence, series, steps=True)
-
-
-def as_json(axes: Sequence[Axis]) -> dict[str, object]:
-    return {
-        axis.name: [
-            {"at": s.at, "cpu_us": s.cpu_us, "p50_us": s.p50_us, "p99_us": s.p99_us}
-            for s in axis.steps
-        ]
-        for axis in axes
-    }

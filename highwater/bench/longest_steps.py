@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -30,16 +29,16 @@ from typing import Any
 
 import trio
 
+from highwater.bench.benchmark import option
 from highwater.bench.figures.rows import rows_text
-from highwater.bench.figures.sides import Progress
+from highwater.bench.figures.sides import Sides
 from highwater.bench.figures.slow_host import MachineWatch, SlowMoments, long_steps, watching
 from highwater.bench.figures.warm_memory import WarmMemory
 from highwater.bench.loads.many_producers import Pressure
 from highwater.bench.loads.pipeline_load import create_topic, numbers, pressing
 from highwater.bench.loads.steps_loads import LOADS, Load
 from highwater.cluster.interface import broker
-from highwater.cluster.processes.process_cluster import ProcessCluster, process_cluster
-from highwater.cluster.processes.process_settings import Settings
+from highwater.cluster.processes.process_cluster import ProcessCluster
 
 LIMIT_MS = 20.0
 SCRAPE_S = 2.0
@@ -55,15 +54,16 @@ _SERIES = re.compile(r'highwater_loop_(\w+)\{step="([^"]*)"\}')
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    loads: tuple[str, ...] = tuple(LOADS)
-    load: Load = field(default_factory=Load)
-    above_ms: float = 10
-    """The table lists no shorter steps, except each load's longest."""
-    warm: bool = True
-    """Make free memory page cache first: half a minute, where none of it is yet."""
-    zookeeper: str = "java"
-    """The clusters'."""
+class Options:
+    loads: tuple[str, ...] = option(tuple(LOADS), flag="--load", of=tuple(LOADS))
+    seconds: float = option(8.0, "About how long each lasts.")
+    partitions: int = option(1000, least=1, most=5000)
+    members: int = option(200, least=1, most=1000)
+    above_ms: float = option(10.0, "Shorter steps are not listed, except each load's longest.")
+
+    @property
+    def load(self) -> Load:
+        return Load(self.seconds, self.partitions, self.members)
 
 
 @dataclass(slots=True)
@@ -80,45 +80,38 @@ class Step:
 Steps = dict[str, Step]
 
 
-async def run(plan: Plan, folder: Path, progress: Progress) -> dict[str, Steps]:
-    """The steps of each load, by name, the longest first."""
-    found: dict[str, Steps] = {}
-    with WarmMemory(folder, progress) as warm, watching(folder, progress) as watch:
-        for name in plan.loads:
-            if plan.warm:
-                await trio.to_thread.run_sync(warm.fill)
-            title, steps = await _one(plan, name, folder / name, progress, watch)
-            found[title] = steps
+async def run(options: Options, sides: Sides, *, warm: bool = True) -> Found:
+    """The steps of each load, by name, the longest first.
+
+    `warm`: free memory is made page cache first, which takes half a minute where none of it is yet.
+    """
+    found = Found(options.above_ms)
+    folder, progress = sides.ours.folder, sides.progress
+    with WarmMemory(folder, progress) as memory, watching(folder, progress) as watch:
+        for name in options.loads:
+            if warm:
+                await trio.to_thread.run_sync(memory.fill)
+            title_of, drive = LOADS[name]
+            title = title_of(options.load)
+            progress(f"{title} ...")
+            # a machine with too much to do must not end sessions: the profile `kafka`
+            start = sides.ours.cluster(properties=_PROPERTIES, quick_end=True)
+            async with start as cluster:
+                steps = await _measure(options.load, cluster, drive, watch)
+            for step, told in islice(steps.items(), 3):
+                progress(
+                    f"  {step}: {told.longest_ms:.1f} ms, {told.over_limit} above {LIMIT_MS:g}"
+                )
+            found.loads[title] = steps
+            await trio.to_thread.run_sync(os.sync)  # unwritten data must not burden the next load
         if watch.watches:
             slow = watch.moments()
             progress(f"the machine was slow {len(slow.spans)} times, {slow.total_ms:.0f} ms in all")
     return found
 
 
-async def _one(
-    plan: Plan, name: str, folder: Path, progress: Progress, watch: MachineWatch
-) -> tuple[str, Steps]:
-    title_of, drive = LOADS[name]
-    title = title_of(plan.load)
-    progress(f"{title} ...")
-    settings = Settings(
-        folder,
-        zookeeper=plan.zookeeper,
-        profile="kafka",  # a machine with too much to do must not end sessions
-        properties=_PROPERTIES,
-        quick_end=True,
-    )
-    async with process_cluster(settings, timeout_s=120) as cluster:
-        steps = await _measure(plan, cluster, drive, watch)
-    for step, told in islice(steps.items(), 3):
-        progress(f"  {step}: {told.longest_ms:.1f} ms, {told.over_limit} above {LIMIT_MS:g}")
-    shutil.rmtree(folder, ignore_errors=True)
-    await trio.to_thread.run_sync(os.sync)  # unwritten data must not burden the next load
-    return title, steps
-
-
 async def _measure(
-    plan: Plan,
+    load: Load,
     cluster: ProcessCluster,
     drive: Callable[[ProcessCluster, Load], Awaitable[None]],
     watch: MachineWatch,
@@ -126,7 +119,7 @@ async def _measure(
     steps: Steps = {}
     await create_topic(cluster, _BESIDE, [1, 2, 3])
     async with _scraped(cluster, steps), _busy(cluster):
-        await drive(cluster, plan.load)
+        await drive(cluster, load)
     for number in cluster.brokers:  # "no long step" says nothing of a loop that is not watched
         if cluster.running(broker(number)):
             page = await _page(cluster.metrics_port(number))
@@ -215,42 +208,54 @@ def take_machine(logs: Iterable[Path], slow: SlowMoments, steps: Steps) -> None:
         step.over_limit = max(step.over_limit - machine, own)
 
 
-def rows(plan: Plan, found: dict[str, Steps]) -> list[tuple[Any, ...]]:
-    """A line for each load, and below it its listed steps."""
-    listed: list[tuple[Any, ...]] = []
-    for title, steps in found.items():
-        listed.append((f"{title}:", *[""] * 5))
-        for index, (name, step) in enumerate(steps.items()):
-            if index == 0 or step.longest_ms >= plan.above_ms or step.over_limit:
-                counts = step.over_limit, step.blocked, step.machine, step.without_cpu
-                listed.append((f"  {name}", step.longest_ms, *counts))
-        if not steps:
-            listed.append(("  none above 2 ms", "", 0, 0, 0, 0))
-    return listed
+@dataclass(slots=True)
+class Found:
+    """The steps of each load, by its title."""
 
+    above_ms: float = 10
+    """The table lists no shorter steps, except each load's longest."""
+    loads: dict[str, Steps] = field(default_factory=dict)
 
-def table(plan: Plan, found: dict[str, Steps]) -> str:
-    head = "step", "longest, ms", f"above {LIMIT_MS:g} ms", "blocked", "machine", "without CPU"
-    return rows_text(head, rows(plan, found))
+    def rows(self) -> list[tuple[Any, ...]]:
+        """A line for each load, and below it its listed steps."""
+        listed: list[tuple[Any, ...]] = []
+        for title, steps in self.loads.items():
+            listed.append((f"{title}:", *[""] * 5))
+            for index, (name, step) in enumerate(steps.items()):
+                if index == 0 or step.longest_ms >= self.above_ms or step.over_limit:
+                    counts = step.over_limit, step.blocked, step.machine, step.without_cpu
+                    listed.append((f"  {name}", step.longest_ms, *counts))
+            if not steps:
+                listed.append(("  none above 2 ms", "", 0, 0, 0, 0))
+        return listed
 
+    def text(self) -> str:
+        head = "step", "longest, ms", f"above {LIMIT_MS:g} ms", "blocked", "machine", "without CPU"
+        return rows_text(head, self.rows())
 
-def too_long(found: dict[str, Steps]) -> Sequence[str]:
-    """The names of steps above the limit, each once."""
-    names = {n: None for steps in found.values() for n, s in steps.items() if s.over_limit}
-    return list(names)
+    def markdown(self) -> str:
+        return f"```\n{self.text()}\n```"
 
+    def too_long(self) -> Sequence[str]:
+        """The names of steps above the limit, each once."""
+        names = {n: None for steps in self.loads.values() for n, s in steps.items() if s.over_limit}
+        return list(names)
 
-def as_json(found: dict[str, Steps]) -> dict[str, Any]:
-    return {
-        title: {
-            name: {
-                "longest ms": round(step.longest_ms, 2),
-                "above 20 ms": step.over_limit,
-                "blocked": step.blocked,
-                "machine": step.machine,
-                "without CPU": step.without_cpu,
+    def problem(self) -> str:
+        names = self.too_long()
+        return f"longer than {LIMIT_MS:g} ms: {', '.join(names)}" if names else ""
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            title: {
+                name: {
+                    "longest ms": round(step.longest_ms, 2),
+                    "above 20 ms": step.over_limit,
+                    "blocked": step.blocked,
+                    "machine": step.machine,
+                    "without CPU": step.without_cpu,
+                }
+                for name, step in steps.items()
             }
-            for name, step in steps.items()
+            for title, steps in self.loads.items()
         }
-        for title, steps in found.items()
-    }

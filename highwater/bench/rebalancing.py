@@ -12,104 +12,99 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import trio
 
-from highwater.bench.figures.rows import Row
-from highwater.bench.figures.sides import BenchFailed, Progress, Side
+from highwater.bench.benchmark import option
+from highwater.bench.figures.rows import Line, Table
+from highwater.bench.figures.sides import BenchFailed, Progress, Side, Sides
 from highwater.bench.loads.bench_topics import admin_client, create_topic
 from highwater.broker.coordinator.shard import partition_for
 from highwater.chaos.workloads.group_run import GroupRun
 from highwater.client_calls import SOON_S, apart, within
 from highwater.cluster.client_files import Way
 from highwater.cluster.interface import broker
-from highwater.cluster.processes.process_cluster import ProcessCluster, process_cluster
-from highwater.cluster.processes.process_settings import Settings
+from highwater.cluster.processes.process_cluster import ProcessCluster
 
 TOPIC, GROUP = "bench-rebalance", "bench"
+SESSION_MS = 6000
 PATIENCE_S = 90
 POLL_S = 0.1
 
 
+_START: dict[str, Any] = {
+    "profile": "test",
+    "properties": {
+        "group.initial.rebalance.delay.ms": "0",
+        "offsets.topic.num.partitions": "1",
+        # a moved coordinator gives every member a new session, the dead one as well
+        "auto.leader.rebalance.enable": "false",
+    },
+    "quick_end": True,
+}
+
+
 @dataclass(frozen=True, slots=True)
-class Plan:
-    members: int = 8
-    partitions: int = 24
-    rounds: int = 3
-    session_ms: int = 6000
+class Options:
+    members: int = option(8, least=3, most=50)
+    partitions: int = option(24, least=1, most=500)
+    rounds: int = option(3, least=1)
+
+    def lines(self) -> list[Line]:
+        one = f"one of {self.members} members"
+        return [
+            Line("leave", f"{one} leaves", "s"),
+            Line("crash", f"{one} is killed, session of {SESSION_MS} ms", "s"),
+            Line("coordinator", "the coordinator is killed, until all have committed", "s"),
+        ]
 
 
-Seconds = dict[str, list[float]]
+async def run(options: Options, sides: Sides) -> Table:
+    async def load(cluster: ProcessCluster, side: Side) -> dict[str, list[float]]:
+        return await _Bench(options, cluster, side.name, sides.progress).measure()
 
-
-async def run(plan: Plan, sides: Sequence[Side], progress: Progress) -> list[Row]:
-    """The measured rows; the first side is Highwater's.  Raises BenchFailed."""
-    done: dict[str, Seconds] = {}
-    for side in sides:
-        settings = Settings(
-            side.folder,
-            zookeeper=side.zookeeper,
-            brokers=3,
-            program=side.program,
-            properties={
-                "group.initial.rebalance.delay.ms": "0",
-                "offsets.topic.num.partitions": "1",
-                # a moved coordinator gives every member a new session, the dead one as well
-                "auto.leader.rebalance.enable": "false",
-            },
-            quick_end=True,
-        )
-        async with process_cluster(settings, timeout_s=120) as cluster:
-            done[side.name] = await _Bench(plan, cluster, side, progress).measure()
-    ours, theirs = done[sides[0].name], done[sides[-1].name] if len(sides) > 1 else {}
-    titles = {
-        "leave": f"one of {plan.members} members leaves",
-        "crash": f"one of {plan.members} members is killed, session of {plan.session_ms} ms",
-        "coordinator": "the coordinator is killed, until all have committed",
-    }
-    return [
-        Row(title, "s", tuple(ours[name]), tuple(theirs.get(name, ())), smaller_is_better=True)
-        for name, title in titles.items()
-    ]
+    return sides.table(options.lines(), await sides.alone(load, **_START))
 
 
 class _Bench:
     """One side."""
 
-    def __init__(self, plan: Plan, cluster: ProcessCluster, side: Side, progress: Progress) -> None:
-        self.plan = plan
+    def __init__(
+        self, options: Options, cluster: ProcessCluster, name: str, progress: Progress
+    ) -> None:
+        self.options = options
         self.cluster = cluster
-        self.name = side.name
+        self.name = name
         self.progress = progress
-        self.seconds: Seconds = {"leave": [], "crash": [], "coordinator": []}
+        self.seconds: dict[str, list[float]] = {"leave": [], "crash": [], "coordinator": []}
         self.group = GroupRun(
-            side.folder / "members",
+            cluster.folder / "members",
             Way(bootstrap=cluster.direct_bootstrap),
             GROUP,
             TOPIC,
             "confluent-kafka",
-            plan.session_ms,
+            SESSION_MS,
         )
 
-    async def measure(self) -> Seconds:
+    async def measure(self) -> dict[str, list[float]]:
         bootstrap, config = self.cluster.direct_bootstrap, {"min.insync.replicas": "2"}
-        await trio.to_thread.run_sync(
-            create_topic, bootstrap, TOPIC, self.plan.partitions, 3, config
-        )
+        partitions = self.options.partitions
+        await trio.to_thread.run_sync(create_topic, bootstrap, TOPIC, partitions, 3, config)
         try:
-            async with producing(bootstrap, self.plan.partitions):
-                for number in range(self.plan.rounds):
+            async with producing(bootstrap, partitions):
+                for number in range(self.options.rounds):
                     await self._round(number)
         finally:
             self.group.end()
         return self.seconds
 
     async def _round(self, number: int) -> None:
-        group, plan = self.group, self.plan
-        while len(group.members) < plan.members:
+        group = self.group
+        while len(group.members) < self.options.members:
             group.join()
         await self._until(self._balanced, "the members share the partitions")
         leaver = next(iter(group.members))
@@ -132,12 +127,10 @@ class _Bench:
         await self.cluster.kill(broker(coordinator))
         await self._until(lambda: self._committed(began), "every member commits again")
         last = max(self._first_commits(began).values())
-        self._take("coordinator", (last - began) / 1e9)
+        self.seconds["coordinator"].append((last - began) / 1e9)
         await self.cluster.start(broker(coordinator))
-        self.progress(f"round {number + 1} of {plan.rounds}: {self.name} {self._latest()}")
-
-    def _latest(self) -> str:
-        return ", ".join(f"{name} {values[-1]:.2f} s" for name, values in self.seconds.items())
+        said = ", ".join(f"{name} {values[-1]:.2f} s" for name, values in self.seconds.items())
+        self.progress(f"round {number + 1} of {self.options.rounds}: {self.name} {said}")
 
     def _note(self, name: str, began: int) -> None:
         """Notes the time until the last member knew its new partitions."""
@@ -145,15 +138,12 @@ class _Bench:
             line["t_ns"] for line in self.group.lines()
             if line["f"] == "assigned_all" and line["t_ns"] > began
         ]  # fmt: skip
-        self._take(name, (max(ends) - began) / 1e9)
-
-    def _take(self, name: str, seconds: float) -> None:
-        self.seconds[name].append(seconds)
+        self.seconds[name].append((max(ends) - began) / 1e9)
 
     def _balanced(self) -> bool:
         owners = self.group.owners()
-        wanted = min(len(self.group.members), self.plan.partitions)
-        return len(owners) == self.plan.partitions and len(set(owners.values())) == wanted
+        wanted = min(len(self.group.members), self.options.partitions)
+        return len(owners) == self.options.partitions and len(set(owners.values())) == wanted
 
     def _first_commits(self, since: int) -> dict[str, int]:
         begun = {

@@ -12,9 +12,12 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from highwater.bench.figures.rows import Row
-from highwater.bench.figures.sides import Progress
-from highwater.simulation.options import Options
+import trio
+
+from highwater.bench.benchmark import option
+from highwater.bench.figures.rows import Line, Samples, Table
+from highwater.bench.figures.sides import BenchFailed, Sides
+from highwater.simulation import options as simulated
 from highwater.simulation.rules import sim_checks
 from highwater.simulation.seed_outcome import Outcome
 from highwater.simulation.seed_run import simulate
@@ -24,52 +27,57 @@ _OPERATIONS = ("sends", "polls")
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    seeds: range
-    rounds: int = 3
-    seconds: float = 30.0
+class Options:
+    seeds: range = option(range(10))
+    rounds: int = option(3, "Of each seed; the best counts.", least=1)
+    seconds: float = option(30.0, "Virtual, of load and faults.")
 
 
-class Broken(Exception):
-    """A seed with a broken rule: its speed does not matter."""
+LINES = (
+    Line("speed", "simulated cluster, a core", "virtual s/s", more_is_better=True),
+    Line("steps", "its tasks' steps", "steps/s", more_is_better=True),
+    Line("operations", "its clients", "operations/virtual s", more_is_better=True),
+    Line("rules", "checking the rules", "% of the time"),
+    Line("checks", "judging its history", "% of the time"),
+)
 
 
-def run(plan: Plan, say: Progress) -> list[Row]:
-    speed: list[float] = []
-    steps: list[float] = []
-    costs: list[float] = []
-    judged: list[float] = []
-    operations: list[float] = []
-    options = Options(seconds=plan.seconds)
-    simulate(plan.seeds[0], Options(seconds=2.0))  # makes modules and tables
-    for seed in plan.seeds:
-        runs = [_timed(seed, options) for _ in range(plan.rounds)]
+async def run(options: Options, sides: Sides) -> Table:
+    return await trio.to_thread.run_sync(_measure, options, sides)
+
+
+def _measure(options: Options, sides: Sides) -> Table:
+    samples, world = Samples(), simulated.Options(seconds=options.seconds)
+    simulate(options.seeds[0], simulated.Options(seconds=2.0))  # makes modules and tables
+    for seed in options.seeds:
+        runs = [_timed(seed, world) for _ in range(options.rounds)]
         seconds, outcome = min(runs, key=lambda timed: timed[0])
-        speed.append(outcome.virtual_seconds / seconds)
-        steps.append(outcome.steps / seconds)
-        operations.append(_operations(outcome) / outcome.virtual_seconds)
-        rules, checks = _shares(seed, options)
-        costs.append(100 * rules)
-        judged.append(100 * checks)
-        say(
-            f"seed {seed}: {speed[-1]:.1f} virtual seconds a second, "
-            f"{operations[-1]:.0f} operations a virtual second"
+        rules, checks = _shares(seed, world)
+        found = {
+            "speed": outcome.virtual_seconds / seconds,
+            "steps": outcome.steps / seconds,
+            "operations": _operations(outcome) / outcome.virtual_seconds,
+            "rules": 100 * rules,
+            "checks": 100 * checks,
+        }
+        for line, value in found.items():
+            samples.add(line, 0, value)
+        sides.progress(
+            f"seed {seed}: {found['speed']:.1f} virtual seconds a second, "
+            f"{found['operations']:.0f} operations a virtual second"
         )
-    return [
-        Row("simulated cluster, a core", "virtual s/s", tuple(speed)),
-        Row("its tasks' steps", "steps/s", tuple(steps)),
-        Row("its clients", "operations/virtual s", tuple(operations)),
-        Row("checking the rules", "% of the time", tuple(costs), smaller_is_better=True),
-        Row("judging its history", "% of the time", tuple(judged), smaller_is_better=True),
-    ]
+    return sides.table(LINES, samples)
 
 
-def _timed(seed: int, options: Options) -> tuple[float, Outcome]:
+def _timed(seed: int, options: simulated.Options) -> tuple[float, Outcome]:
     began = time.process_time()
     outcome = simulate(seed, options)
     seconds = time.process_time() - began
     if not outcome.ok:
-        raise Broken(f"seed {seed}: {outcome.violation}")
+        raise BenchFailed(
+            f"seed {seed}: {outcome.violation}; `highwater sim --replay` shows it, and its speed "
+            "can wait"
+        )
     return seconds, outcome
 
 
@@ -77,7 +85,7 @@ def _operations(outcome: Outcome) -> int:
     return sum(outcome.operations[name] for name in _OPERATIONS)
 
 
-def _shares(seed: int, options: Options) -> tuple[float, float]:
+def _shares(seed: int, options: simulated.Options) -> tuple[float, float]:
     """The shares of one run's time: after steps, in the code that watches them; and in the SQL of
     the checks, at its end."""
     after_steps, in_sql, stepped, judge = 0.0, 0.0, Kernel.stepped, sim_checks.judge

@@ -15,20 +15,20 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-import psutil
 import trio
 
 from highwater.agent.client import AgentProcess
+from highwater.bench.benchmark import option
+from highwater.bench.figures.cpu import cpu_seconds
 from highwater.bench.figures.memory import pss_mib
-from highwater.bench.figures.rows import Row
-from highwater.bench.figures.sides import BenchFailed, Progress, Side
+from highwater.bench.figures.rows import Line, Samples, Table
+from highwater.bench.figures.sides import BenchFailed, Side, Sides
 from highwater.bench.load import Load
 from highwater.bench.loads.bench_topics import create_topic
-from highwater.bench.loads.load_process import ended
+from highwater.bench.loads.load_process import output
 from highwater.cluster.ports import free_ports
 
 WITHIN_S = 120
@@ -64,85 +64,59 @@ def test_second(kafka, topic):
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    rounds: int = 20
-    load_s: float = 60.0
+class Options:
+    rounds: int = option(20, least=1)
+    seconds: float = option(60.0, "Of load, before the memory is read.", least=1)
+
+    def lines(self) -> list[Line]:
+        first = "from the start of pytest to a test's first acknowledged record"
+        return [
+            Line("up", "highwater up --detach, until three brokers serve", "s"),
+            Line("agent", "CPU until then: the agent", "s"),
+            Line("zookeeper", "CPU until then: ZooKeeper", "s"),
+            Line("brokers", "CPU until then: three brokers", "s"),
+            Line("first", first, "s"),
+            Line("second", "the same for a second cluster of the run", "s"),
+            Line("pss", f"PSS of all processes after {self.seconds:g} s of load", "MiB"),
+        ]
 
 
-@dataclass(slots=True)
-class Found:
-    up_s: list[float] = field(default_factory=list)
-    agent_cpu_s: list[float] = field(default_factory=list)
-    zookeeper_cpu_s: list[float] = field(default_factory=list)
-    brokers_cpu_s: list[float] = field(default_factory=list)
-    first_s: list[float] = field(default_factory=list)
-    second_s: list[float] = field(default_factory=list)
-    pss_mib: list[float] = field(default_factory=list)
+async def run(options: Options, sides: Sides) -> Table:
+    samples = Samples()
+    for number in range(options.rounds):
+        for index, side in enumerate(sides.sides):
+            found = await trio.to_thread.run_sync(_once, side, side.folder / str(number))
+            for line, seconds in found.items():
+                samples.add(line, index, seconds)
+            said = ", ".join(f"{line} {seconds:.2f} s" for line, seconds in found.items())
+            sides.progress(f"round {number + 1} of {options.rounds}, {side.name}: {said}")
+    for index, side in enumerate(sides.sides):
+        samples.add("pss", index, await _memory(side, options.seconds))
+    return sides.table(options.lines(), samples)
 
 
-async def run(plan: Plan, sides: Sequence[Side], progress: Progress) -> list[Row]:
-    found = [Found() for _ in sides]
-    for number in range(plan.rounds):
-        for side, results in zip(sides, found, strict=True):
-            await trio.to_thread.run_sync(_once, side, side.folder / str(number), results)
-            progress(
-                f"round {number + 1} of {plan.rounds}, {side.name}: up {results.up_s[-1]:.2f} s,"
-                f" a test's first record {results.first_s[-1]:.2f} s, the second cluster's"
-                f" {results.second_s[-1]:.2f} s"
-            )
-    for side, results in zip(sides, found, strict=True):
-        results.pss_mib.append(await _memory(side, plan.load_s))
-        progress(f"{side.name}: {results.pss_mib[-1]:.0f} MiB")
-    rows = (
-        ("highwater up --detach, until three brokers serve", "s", "up_s"),
-        ("CPU until then: the agent", "s", "agent_cpu_s"),
-        ("CPU until then: ZooKeeper", "s", "zookeeper_cpu_s"),
-        ("CPU until then: three brokers", "s", "brokers_cpu_s"),
-        ("from the start of pytest to a test's first acknowledged record", "s", "first_s"),
-        ("the same for a second cluster of the run", "s", "second_s"),
-        (f"PSS of all processes after {plan.load_s:g} s of load", "MiB", "pss_mib"),
-    )
-    ours, *rest = found
-    return [
-        Row(
-            what,
-            unit,
-            tuple(getattr(ours, name)),
-            tuple(getattr(rest[0], name)) if rest else (),
-            smaller_is_better=True,
-        )
-        for what, unit, name in rows
-    ]
-
-
-def _once(side: Side, folder: Path, found: Found) -> None:
+def _once(side: Side, folder: Path) -> dict[str, float]:
     folder.mkdir(parents=True)
     cluster = [f"--dir={folder / 'cluster'}"]
     highwater = [sys.executable, "-I", "-m", "highwater.cli.main"]
     port = f"--port={free_ports(3)[0]}"
     began = time.monotonic()
     _done([*highwater, "up", "--detach", port, f"--zookeeper={side.zookeeper}", *cluster], folder)
-    found.up_s.append(time.monotonic() - began)
+    found = {"up": time.monotonic() - began}
     state = json.loads((folder / "cluster" / "state.json").read_text())
-    found.agent_cpu_s.append(_cpu_s(state["supervisor"]))
-    processes = state["processes"]
-    found.zookeeper_cpu_s.append(_cpu_s(processes.pop("zookeeper")))
-    found.brokers_cpu_s.append(sum(map(_cpu_s, processes.values())))
+    pids = {name: process["pid"] for name, process in state["processes"].items()}
+    found["agent"] = cpu_seconds([state["supervisor"]["pid"]])
+    found["zookeeper"] = cpu_seconds([pids.pop("zookeeper")])
+    found["brokers"] = cpu_seconds(list(pids.values()))
     _done([*highwater, "down", "--delete", *cluster], folder)
     (folder / "test_start.py").write_text(_TESTS)
     told = folder / "told"
-    options = ["-q", "-p", "no:cacheprovider", f"--kafka-zookeeper={side.zookeeper}"]
-    command = [sys.executable, "-m", "pytest", *options, f"--basetemp={folder / 'tmp'}", "."]
+    words = ["-q", "-p", "no:cacheprovider", f"--kafka-zookeeper={side.zookeeper}"]
+    command = [sys.executable, "-m", "pytest", *words, f"--basetemp={folder / 'tmp'}", "."]
     (folder / "pytest.ini").write_text("[pytest]\n")
     _done(command, folder, BENCH_TOLD=str(told), BENCH_BEGAN=str(time.time()))
-    first, second = map(json.loads, told.read_text().splitlines())
-    found.first_s.append(first)
-    found.second_s.append(second)
-
-
-def _cpu_s(raw: dict[str, Any]) -> float:
-    times = psutil.Process(raw["pid"]).cpu_times()
-    return times.user + times.system
+    found["first"], found["second"] = map(json.loads, told.read_text().splitlines())
+    return found
 
 
 def _done(command: Sequence[str], folder: Path, **variables: str) -> None:
@@ -167,9 +141,7 @@ async def _memory(side: Side, seconds: float) -> float:
             create_topic, agent.bootstrap, "orders", 3, 3, dict[str, str]()
         )
         load = Load(agent.bootstrap, "orders", 1000, 16384, "all", 0.3, seconds, 40 * seconds)
-        done = await ended(load.command())
-        if done.returncode:
-            raise BenchFailed(f"the load failed: {done.stderr.decode()[-300:]}")
+        await output(load.command())
         return pss_mib(agent.pid)
     finally:
         await trio.to_thread.run_sync(agent.close)

@@ -23,7 +23,7 @@ import trio
 
 from highwater.bench.everything.measures import Measure, Result
 from highwater.bench.everything.turns import Plan, Turns
-from highwater.bench.figures.sides import Progress, Side
+from highwater.bench.figures.sides import Side, Sides
 from highwater.child_processes import StartError
 from highwater.cluster.interface import ClusterError
 from highwater.kafka.wire.compiled import compiled
@@ -113,21 +113,20 @@ def commit() -> str:
 async def run(
     measures: Sequence[Measure],
     plan: Plan,
-    sides: Sequence[Side],
+    sides: Sides,
     kept: Kept,
     *,
     full: bool,
     minutes: float,
-    progress: Progress,
 ) -> None:
     """Measures what `kept` lacks, and adds it there."""
     ends = time.monotonic() + minutes * 60
     async with AsyncExitStack() as stack:
-        turns = Turns(plan, sides, progress, stack)
+        turns = Turns(plan, sides, stack)
         for measure in measures:
             known = kept.results.get(measure.name)
             if known is not None and known.measured:
-                progress(f"{measure.name}: kept from {known.date}, commit {known.commit}")
+                sides.progress(f"{measure.name}: kept from {known.date}, commit {known.commit}")
                 continue
             result = await _one(measure, turns, _reason(measure, full, ends, minutes))
             result.commit, result.build = kept.about["commit"], kept.about["build"]
@@ -135,8 +134,6 @@ async def run(
 
 
 def _reason(measure: Measure, full: bool, ends: float, minutes: float) -> str:
-    if measure.run is None:
-        return measure.missing
     if measure.full and not full:
         return "only with --full"
     if time.monotonic() > ends:
@@ -146,7 +143,7 @@ def _reason(measure: Measure, full: bool, ends: float, minutes: float) -> str:
 
 async def _one(measure: Measure, turns: Turns, reason: str) -> Result:
     result = Result(measure.name, time.strftime("%Y-%m-%d %H:%M"), reason=reason)
-    if reason or measure.run is None:
+    if reason:
         return result
     result.busy = await _others()
     before, began = os.getloadavg()[0], time.monotonic()

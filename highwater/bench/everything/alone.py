@@ -6,24 +6,22 @@ import json
 import shutil
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from pathlib import Path
 from subprocess import DEVNULL
 
 import trio
 
 from highwater.bench import compaction, failover
-from highwater.bench.everything.measures import Samples
-from highwater.bench.everything.rate_rows import java, output
+from highwater.bench.everything.rate_rows import java
 from highwater.bench.everything.turns import Turns, broker_pids
 from highwater.bench.figures.cpu import cpu_seconds
 from highwater.bench.figures.memory import pss_mib
-from highwater.bench.figures.rows import Row
-from highwater.bench.figures.sides import BenchFailed
+from highwater.bench.figures.rows import Samples
+from highwater.bench.figures.sides import BenchFailed, Side
 from highwater.bench.load import Load
 from highwater.bench.loads import reads as reading
 from highwater.bench.loads.bench_topics import create_topic
-from highwater.bench.loads.keyed import Keyed
+from highwater.bench.loads.load_process import output
 from highwater.bench.loads.many_partitions import create, until_led
 from highwater.cluster.ask import metadata
 from highwater.cluster.interface import broker
@@ -83,29 +81,25 @@ async def _consume(turns: Turns, read: Reader, line: str) -> Samples:
         used = cpu_seconds(pids) - before
         return {line: megabytes / seconds, f"{line}-cpu": used * 1000 / megabytes}
 
-    return await turns.in_turn(one, lambda found: found[line])
+    return await turns.in_turn(one)
 
 
 async def start(turns: Turns) -> Samples:
     """Each side in turn, alone: a start, an idle while, and topics of 100 and 1,000 partitions."""
     await turns.stop()
-    samples: Samples = {}
-
-    def add(line: str, index: int, *values: float) -> None:
-        samples.setdefault(line, [[] for _ in turns.sides])[index].extend(values)
-
+    samples = Samples()
     for number in range(turns.plan.pairs):
-        zookeeper_s = await _zookeepers_own(turns.sides[0].folder / "zookeeper-alone")
+        zookeeper_s = await _zookeepers_own(turns.ours.folder / "zookeeper-alone")
         for index, side in enumerate(turns.sides):
             async with side.cluster(turns.plan.brokers, keep_files=True) as cluster:
-                add("start", index, max(side.ready_s[-1] - zookeeper_s, 0.01))
-                add(f"create-{FEW}", index, await _created(cluster, "few", FEW, FEW))
+                samples.add("start", index, max(side.ready_s[-1] - zookeeper_s, 0.01))
+                samples.add("create-100", index, await _created(cluster, "few", FEW, FEW))
                 await trio.sleep(2)  # by then followers have caught up
-                add("idle-cpu", index, await _idle_cpu(cluster, turns.plan.idle_s))
+                samples.add("idle-cpu", index, await _idle_cpu(cluster, turns.plan.idle_s))
                 many = turns.plan.partitions
                 took = await _created(cluster, "many", many, FEW + many)
-                add("create-1000", index, took)
-                add("memory-partitions", index, *map(pss_mib, broker_pids(cluster)))
+                samples.add("create-1000", index, took)
+                samples.add("memory-partitions", index, *map(pss_mib, broker_pids(cluster)))
             turns.progress(f"start {number + 1}: {side.name} {side.ready_s[-1]:.1f} s")
     for side in turns.sides:
         side.clear()
@@ -148,51 +142,45 @@ async def _idle_cpu(cluster: ProcessCluster, seconds: float) -> float:
 
 
 async def failovers(turns: Turns) -> Samples:
-    """Kills of a leader, under librdkafka with its defaults."""
+    """Kills of a leader, under librdkafka with its defaults, in seconds."""
     await turns.stop()
-    plan = failover.Plan(
-        turns.plan.kills, turns.plan.their_kills, ("librdkafka",), (failover.LEADER,)
+    options = failover.Options(
+        turns.plan.kills, turns.plan.their_kills, ("librdkafka",), no_controller=True
     )
-    sides = [replace(side, folder=side.folder / "failover") for side in turns.sides]
-    median, worst, *_ = await failover.run(plan, sides, turns.progress)
-    return {"failover-median": _seconds(median), "failover-worst": _seconds(worst)}
-
-
-def _seconds(row: Row) -> list[list[float]]:
-    return [[ms / 1000 for ms in side] for side in (row.ours, row.theirs) if side]
+    found = await failover.measure(options, turns)
+    client = f"{failover.LEADER} librdkafka"
+    lines = {"failover-median": client, "failover-worst": f"{client} worst"}
+    return Samples(
+        {line: [[ms / 1000 for ms in side] for side in found[name]] for line, name in lines.items()}
+    )
 
 
 async def compacted(turns: Turns) -> Samples:
     """One round of `highwater bench compaction`, of a hundred records a key."""
     await turns.stop()
     records = turns.plan.compacted
-    segment_bytes = (64 if records > 1_000_000 else 1) << 20
-    plan = compaction.Plan(Keyed(records, records // 100), segment_bytes, 1)
-    sides = [replace(side, folder=side.folder / "compaction") for side in turns.sides]
-    first = (await compaction.run(plan, sides, turns.progress))[0]
-    return {"compaction": [list(side) for side in (first.ours, first.theirs) if side]}
+    segment_mib = 64 if records > 1_000_000 else 1
+    options = compaction.Options(records, records // 100, segment_mib)
+    return Samples(compaction=(await compaction.measure(options, turns))["seconds"])
 
 
 async def restart(turns: Turns) -> Samples:
-    """Each side in turn, alone: a broker with full logs is killed and started again."""
+    """A broker with full logs is killed and started again."""
     await turns.stop()
-    samples: Samples = {"restart": []}
-    for side in turns.sides:
-        async with side.cluster(turns.plan.brokers) as cluster:
-            where, topic = cluster.direct_bootstrap, "restarted"
-            config = {"min.insync.replicas": "2"}
-            await trio.to_thread.run_sync(create_topic, where, topic, PARTITIONS, 3, config)
-            load = Load(
-                where, topic, RECORD_BYTES, 1 << 20, "all", 0, LONG_S, turns.plan.restart_mb
-            )
-            await output(load.command())
-            await cluster.kill(broker(RESTARTED))
-            began = time.monotonic()
-            await cluster.start(broker(RESTARTED), timeout_s=LONG_S)
-            await _in_sync(cluster, topic)
-            samples["restart"].append([time.monotonic() - began])
-            turns.progress(f"{side.name}: in sync after {samples['restart'][-1][0]:.1f} s")
-    return samples
+
+    async def load(cluster: ProcessCluster, _: Side) -> dict[str, float]:
+        where, topic = cluster.direct_bootstrap, "restarted"
+        config = {"min.insync.replicas": "2"}
+        await trio.to_thread.run_sync(create_topic, where, topic, PARTITIONS, 3, config)
+        load = Load(where, topic, RECORD_BYTES, 1 << 20, "all", 0, LONG_S, turns.plan.restart_mb)
+        await output(load.command())
+        await cluster.kill(broker(RESTARTED))
+        began = time.monotonic()
+        await cluster.start(broker(RESTARTED), timeout_s=LONG_S)
+        await _in_sync(cluster, topic)
+        return {"restart": time.monotonic() - began}
+
+    return await turns.alone(load, brokers=turns.plan.brokers)
 
 
 async def _in_sync(cluster: ProcessCluster, topic: str) -> None:

@@ -1,7 +1,6 @@
 """The rows of `highwater bench all`: lines of the table, and the measure behind them.
 
-A measure gives samples of each of its lines for both sides.  One that is not built stands in the
-list too, with the reason: no line of the table is ever left out.
+A measure gives samples of each of its lines for both sides; no line of the table is ever left out.
 """
 
 from __future__ import annotations
@@ -10,23 +9,11 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from highwater.bench.figures.rows import Row
+from highwater.bench.everything.turns import Turns
+from highwater.bench.figures.rows import Line, Row, Samples
 
-Samples = dict[str, list[list[float]]]
-"""By line the samples of each side, Highwater's first."""
-Run = Callable[[Any], Awaitable[Samples]]
-"""The measure itself; it is given the `turns.Turns`."""
-
-
-@dataclass(frozen=True, slots=True)
-class Line:
-    """One line of the table; `goal` is the least ratio, above 1 where Highwater is ahead."""
-
-    name: str
-    what: str
-    unit: str
-    goal: float
-    smaller_is_better: bool = False
+Run = Callable[[Turns], Awaitable[Samples]]
+"""The measure itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +22,7 @@ class Measure:
     lines: tuple[Line, ...]
     minutes: float
     """Roughly how long it takes on two quiet cores."""
-    run: Run | None = None
-    missing: str = ""
-    """Why there is no `run`."""
+    run: Run
     full: bool = False
     """Whether it is measured by --full alone."""
 
@@ -56,7 +41,7 @@ class Result:
     """The load average of a minute, before and after."""
     busy: float = 0.0
     """The share of the CPUs that others used just before, from 0 to 1."""
-    samples: Samples = field(default_factory=dict)
+    samples: Samples = field(default_factory=Samples)
     reason: str = ""
 
     @property
@@ -87,17 +72,8 @@ class Result:
         return Result(
             name, found["date"], found.get("commit", commit), found.get("build", "pure, headers"),
             found["seconds"], (before, after),
-            found["busy"], found["samples"], found["reason"],
+            found["busy"], Samples(found["samples"]), found["reason"],
         )  # fmt: skip
-
-
-def row_of(line: Line, result: Result) -> Row | None:
-    """The line's figures; None where it was not measured."""
-    sides = result.samples.get(line.name)
-    if not sides or not sides[0]:
-        return None
-    theirs = tuple(sides[1]) if len(sides) > 1 else ()
-    return Row(line.what, line.unit, tuple(sides[0]), theirs, line.smaller_is_better)
 
 
 def verdict(line: Line, row: Row | None) -> str:
@@ -105,13 +81,3 @@ def verdict(line: Line, row: Row | None) -> str:
     if row is None or row.ratio is None:
         return "-"
     return "reached" if round(row.ratio, 2) >= round(line.goal, 2) else "short"
-
-
-def by_pairs(row: Row) -> list[float]:
-    """The ratio of each pair, in the order in which they were measured."""
-    found = []
-    for ours, theirs in zip(row.ours, row.theirs, strict=False):
-        above, below = (theirs, ours) if row.smaller_is_better else (ours, theirs)
-        if below:
-            found.append(above / below)
-    return found

@@ -8,14 +8,11 @@ from html import escape
 from typing import Any
 
 from highwater.bench.everything.measures import (
-    Line,
     Measure,
     Result,
-    by_pairs,
-    row_of,
     verdict,
 )
-from highwater.bench.figures.rows import Row, aligned
+from highwater.bench.figures.rows import Line, Row, aligned, piped, spread
 
 WIDTH, LEFT, RIGHT, HEIGHT = 900, 330, 90, 26
 DECADES = (0.1, 100.0)
@@ -46,7 +43,7 @@ def lines(
     for measure in measures:
         result = results.get(measure.name) or Result(measure.name, reason="not asked for")
         for line in measure.lines:
-            yield line, row_of(line, result), result
+            yield line, line.row(result.samples), result
 
 
 def text(measures: Sequence[Measure], results: dict[str, Result]) -> str:
@@ -62,10 +59,9 @@ def text(measures: Sequence[Measure], results: dict[str, Result]) -> str:
 
 def markdown(measures: Sequence[Measure], results: dict[str, Result], theirs: str) -> str:
     head = ("what", "Highwater", theirs, "ratio", "at least", "", "load", "commit", "build")
-    out = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
     found = list(lines(measures, results))
-    out += [f"| {' | '.join(_cells(*each))} |" for each in found]
-    out += [""] + [f"- not measured: {e.what}: {r.reason}" for e, row, r in found if row is None]
+    out = [piped([head, *(_cells(*each) for each in found)]), ""]
+    out += [f"- not measured: {e.what}: {r.reason}" for e, row, r in found if row is None]
     return "\n".join(out)
 
 
@@ -78,23 +74,6 @@ def _cells(line: Line, row: Row | None, result: Result) -> tuple[str, ...]:
     load = f"{result.load[0]:.1f}{'' if result.quiet else ' (busy)'}"
     found = (what, spread(row.ours), spread(row.theirs), ratio, goal, verdict(line, row), load)
     return (*found, result.commit or "-", result.build)
-
-
-def spread(samples: Sequence[float]) -> str:
-    """Median (least to greatest), with as many digits as tell something.
-
-    >>> spread([1.0, 2.0, 4.0]), spread([])
-    ('2.00 (1.00-4.00)', '-')
-    """
-    if not samples:
-        return "-"
-    ordered = sorted(samples)
-    half = len(ordered) // 2
-    middle = ordered[half] if len(ordered) % 2 else (ordered[half - 1] + ordered[half]) / 2
-    digits = 0 if middle >= 100 else 1 if middle >= 10 else 2
-    if len(ordered) == 1:
-        return f"{middle:.{digits}f}"
-    return f"{middle:.{digits}f} ({ordered[0]:.{digits}f}-{ordered[-1]:.{digits}f})"
 
 
 def page(
@@ -179,7 +158,7 @@ def _bar(y: float, line: Line, row: Row | None, result: Result) -> list[str]:
     out += [
         f'<circle class="pair" cx="{_x(each):.1f}" cy="{middle}" r="2.5">'
         f"<title>{each:.2f}</title></circle>"
-        for each in by_pairs(row)
+        for each in row.by_pairs()
     ]
     out.append(f'<text x="{WIDTH - RIGHT + 8}" y="{middle + 4}">{ratio:.2f}</text>')
     return out

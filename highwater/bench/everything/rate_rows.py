@@ -9,14 +9,15 @@ from typing import Any
 
 import trio
 
-from highwater.bench.everything.measures import Run, Samples
+from highwater.bench.everything.measures import Run
 from highwater.bench.everything.turns import Turns, broker_pids, flat
 from highwater.bench.figures.memory import pss_mib
+from highwater.bench.figures.rows import Samples
 from highwater.bench.figures.sides import BenchFailed
 from highwater.bench.load import Load
 from highwater.bench.loads import mixed as mixed_load
 from highwater.bench.loads import request_rate, single_writes
-from highwater.bench.loads.load_process import ended
+from highwater.bench.loads.load_process import output
 from highwater.cluster.processes import apache
 from highwater.cluster.processes.process_cluster import ProcessCluster
 from highwater.cluster.processes.zookeeper_process import find_java
@@ -30,13 +31,10 @@ DEFAULTS = {
 """librdkafka's own."""
 
 
-async def output(command: Sequence[str]) -> str:
-    """A load's output; raises BenchFailed with its last line of errors."""
-    done = await ended(command)
-    if done.returncode:
-        lines = done.stderr.decode(errors="replace").strip().splitlines()
-        raise BenchFailed(lines[-1] if lines else f"exit code {done.returncode}: {command[-1]}")
-    return done.stdout.decode()
+async def produced(load: Load) -> float:
+    """Megabytes of record values a second."""
+    found = json.loads(await output(load.command()))
+    return float(found["records"] * load.record_bytes / found["seconds"] / 1e6)
 
 
 def produce(
@@ -65,10 +63,9 @@ def produce(
                 settings=dict(settings or {}),
                 transaction=transaction,
             )
-            found = json.loads(await output(load.command()))
-            return {line: found["records"] * record_bytes / found["seconds"] / 1e6}
+            return {line: await produced(load)}
 
-        return await turns.in_turn(one, lambda found: found[line])
+        return await turns.in_turn(one)
 
     return run
 
@@ -83,7 +80,7 @@ def singles(what: str, p50: str, p99: str) -> Run:
             found = json.loads(await output(command))
             return {p50: found["p50_ms"], p99: found["p99_ms"]}
 
-        return await turns.in_turn(one, lambda found: 1 / found[p50], partitions=1)
+        return await turns.in_turn(one, lambda ms: 1 / ms, partitions=1)
 
     return run
 
@@ -101,7 +98,7 @@ async def mixed(turns: Turns) -> Samples:
             raise BenchFailed("the readers beside the load read nothing")
         return {"mixed-p99": found["p99_ms"], "mixed-p999": found["p999_ms"]}
 
-    return await turns.in_turn(one, lambda found: 1 / found["mixed-p99"])
+    return await turns.in_turn(one, lambda ms: 1 / ms)
 
 
 async def _most(turns: Turns) -> float:
@@ -114,8 +111,7 @@ async def _most(turns: Turns) -> float:
             where, topic, mixed_load.RECORD_BYTES, 1_000_000, "all", 0.3, plan.seconds,
             plan.megabytes, DEFAULTS,
         )  # fmt: skip
-        found = json.loads(await output(load.command()))
-        return {"rate": found["records"] * load.record_bytes / found["seconds"] / 1e6}
+        return {"rate": await produced(load)}
 
     while len(rates) < turns.plan.warm and not flat(rates):
         rates.append((await turns.once_on_last(one))["rate"])
@@ -132,7 +128,7 @@ def requests(api: str, connections: int, line: str) -> Run:
             command = request_rate.command(api, address, topic, connections, seconds)
             return {line: json.loads(await output(command))["a_second"]}
 
-        return await turns.in_turn(one, lambda found: found[line])
+        return await turns.in_turn(one)
 
     return run
 
@@ -150,7 +146,7 @@ def java_produce(line: str, properties: Sequence[str], share: float = 1.0) -> Ru
             said = await output(java("org.apache.kafka.tools.ProducerPerformance", words))
             return {line: java_rate(said)}
 
-        return await turns.in_turn(one, lambda found: found[line])
+        return await turns.in_turn(one)
 
     return run
 
@@ -174,15 +170,11 @@ def java_rate(said: str) -> float:
 
 async def footprint(turns: Turns) -> Samples:
     """PSS of a broker, idle and after a load, and bytes on disk a record; in this order."""
-    samples: Samples = {}
+    samples = Samples()
     clusters = await turns.clusters()
-
-    def add(line: str, index: int, values: Sequence[float]) -> None:
-        samples.setdefault(line, [[] for _ in clusters])[index].extend(values)
-
     await trio.sleep(turns.plan.idle_s / 4)
     for index, cluster in enumerate(clusters):
-        add("memory-idle", index, [pss_mib(pid) for pid in broker_pids(cluster)])
+        samples.add("memory-idle", index, *map(pss_mib, broker_pids(cluster)))
 
     async def one(cluster: ProcessCluster, topic: str) -> dict[str, float]:
         index = clusters.index(cluster)
@@ -192,11 +184,11 @@ async def footprint(turns: Turns) -> Samples:
         )  # fmt: skip
         found = json.loads(await output(load.command()))
         written = _bytes_on_disk(cluster.folder, topic)
-        add("memory-loaded", index, [pss_mib(pid) for pid in broker_pids(cluster)])
+        samples.add("memory-loaded", index, *map(pss_mib, broker_pids(cluster)))
         return {"disk": written / 3 / found["records"]}
 
-    disk = await turns.in_turn(one, lambda _: 1.0)
-    return {**samples, **disk}
+    samples.update(await turns.in_turn(one))
+    return samples
 
 
 def _bytes_on_disk(folder: Path, topic: str) -> int:

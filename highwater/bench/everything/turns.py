@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 import trio
 
-from highwater.bench.everything.measures import Samples
-from highwater.bench.figures.sides import Progress, Side
-from highwater.bench.figures.warm_memory import WarmMemory
+from highwater.bench.figures.rows import Samples
+from highwater.bench.figures.sides import Sides
+from highwater.bench.figures.warm_memory import WarmMemory, written_back_mb
 from highwater.bench.loads.bench_topics import create_topic, delete_topic, until_gone
 from highwater.cluster.processes.process_cluster import ProcessCluster
 
@@ -48,10 +48,8 @@ class Plan:
     compacted: int = 10_000_000
     idle_s: float = 20
     restart_mb: float = 10_737
-
-    @property
-    def brokers(self) -> int:
-        return 3
+    brokers: int = 3
+    security: str = "plaintext"
 
 
 QUICK = Plan(2, 1, 2, 2, 100, 20, 1, 1, 100_000, 2, 20)
@@ -68,15 +66,12 @@ def flat(rates: Sequence[float]) -> bool:
     return len(rates) > 2 and max(rates[-2:]) <= FLAT * max(rates[:-2])
 
 
-class Turns:
+class Turns(Sides):
     """The sides and their clusters, which start with the first row that needs them."""
 
-    def __init__(
-        self, plan: Plan, sides: Sequence[Side], progress: Progress, stack: AsyncExitStack
-    ) -> None:
+    def __init__(self, plan: Plan, sides: Sides, stack: AsyncExitStack) -> None:
+        super().__init__(sides.sides, sides.progress)
         self.plan = plan
-        self.sides = sides
-        self.progress = progress
         self._stack = stack
         self._clusters: list[ProcessCluster] = []
         self._topics = 0
@@ -87,7 +82,8 @@ class Turns:
         if not self._clusters:
             for side in self.sides:
                 self.progress(f"{side.name}: starts")
-                cluster = side.cluster(self.plan.brokers, _PROPERTIES)
+                plan = self.plan
+                cluster = side.cluster(plan.brokers, _PROPERTIES, security=plan.security)
                 self._clusters.append(await self._stack.enter_async_context(cluster))
             if self.plan.megabytes >= MUCH_MB:
                 warm = WarmMemory(self.sides[0].folder, self.progress)
@@ -100,9 +96,10 @@ class Turns:
         await self._stack.aclose()
 
     async def in_turn(
-        self, one: One, speed: Callable[[dict[str, float]], float], *, partitions: int = 3
+        self, one: One, speed: Callable[[float], float] = float, *, partitions: int = 3
     ) -> Samples:
-        """Warms both sides up, and gives the pairs' samples."""
+        """Warms both sides up, and gives the pairs' samples; `speed` is that of the first line's
+        figure, if it is none itself."""
         clusters = await self.clusters()
         speeds: list[list[float]] = [[] for _ in clusters]
         for number in range(self.plan.warm):
@@ -110,14 +107,15 @@ class Turns:
                 break
             self.progress(f"warm-up {number + 1}")
             for cluster, seen in zip(clusters, speeds, strict=True):
-                seen.append(speed(await self._once(one, cluster, partitions)))
-        samples: Samples = {}
+                first, *_ = (await self._once(one, cluster, partitions)).values()
+                seen.append(speed(first))
+        samples = Samples()
         for number in range(self.plan.pairs):
             said = []
             for index, cluster in enumerate(clusters):
                 found = await self._once(one, cluster, partitions)
                 for line, value in found.items():
-                    samples.setdefault(line, [[] for _ in clusters])[index].append(value)
+                    samples.add(line, index, value)
                 said.append(", ".join(f"{value:.2f}" for value in found.values()))
             self.progress(f"pair {number + 1} of {self.plan.pairs}: {'; '.join(said)}")
         return samples
@@ -134,9 +132,12 @@ class Turns:
         if self._warm is not None:
             await trio.to_thread.run_sync(self._warm.fill)
         await trio.to_thread.run_sync(create_topic, where, topic, partitions, replicas, config)
+        before = written_back_mb()
         try:
             return await one(cluster, topic)
         finally:
+            if (written := written_back_mb() - before) > MUCH_MB:
+                self.progress(f"{written:.0f} MB went to the disk meanwhile")
             await trio.to_thread.run_sync(delete_topic, where, topic)
             # its data would fill the memory that the other side's page cache needs
             await until_gone(cluster.folder, topic)

@@ -7,44 +7,12 @@ section goes to the end.
 from __future__ import annotations
 
 import re
-import statistics
-from collections.abc import Sequence
-
-from highwater.bench.figures.rows import Row
 
 
-def section(title: str, command: str, where: str, rows: Sequence[Row], theirs: str) -> str:
-    """A heading, the command behind the figures, and the table."""
-    compared = any(row.theirs for row in rows)
-    head = ["what", "Highwater", theirs, "ratio"] if compared else ["what", "Highwater"]
-    ratio = ", and the ratio, above 1 where\nHighwater is ahead." if compared else "."
-    lines = [
-        f"## {title}",
-        "",
-        f"`{command}`, {where}:",
-        f"medians, with (least-greatest of how many samples){ratio}",
-        "",
-        f"| {' | '.join(head)} |",
-        "|---" * len(head) + "|",
-        *(f"| {' | '.join(_cells(row)[: len(head)])} |" for row in rows),
-    ]
-    return "\n".join(lines)
-
-
-def _cells(row: Row) -> list[str]:
-    what = f"{row.what}, {row.unit}" if row.unit else row.what
-    ratio = "-" if row.ratio is None else f"{row.ratio:.2f}"
-    return [what, _spread(row.ours), _spread(row.theirs), ratio]
-
-
-def _spread(samples: Sequence[float]) -> str:
-    if not samples:
-        return "-"
-    digits = 0 if min(samples) >= 100 or all(isinstance(s, int) for s in samples) else 1
-    middle = f"{statistics.median(samples):.{digits}f}"
-    if len(samples) == 1:
-        return middle
-    return f"{middle} ({min(samples):.{digits}f}-{max(samples):.{digits}f} of {len(samples)})"
+def section(title: str, command: str, table: str) -> str:
+    """A heading, where there is a title; the command behind the figures, and their table."""
+    heading = f"## {title}\n\n" if title else ""
+    return f"{heading}{command}.\n\n{table}"
 
 
 def put(page: str, name: str, text: str) -> str:

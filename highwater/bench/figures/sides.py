@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
+from highwater.bench.figures.rows import Line, Samples, Table, table_of
 from highwater.child_processes import StartError
 from highwater.cluster.processes.process_cluster import ProcessCluster, process_cluster
 from highwater.cluster.processes.process_settings import Settings
@@ -32,44 +34,40 @@ class Side:
     """Of its brokers, beside those of a row."""
     zookeeper: str = "java"
     ready_s: list[float] = field(default_factory=list)
-    memory_mib: list[float] = field(default_factory=list)
-    mb_per_s: dict[tuple[str, int], list[float]] = field(default_factory=dict)
-    """By the security of the clients' listener, and the size of a batch."""
     _runs: int = 0
     _kept: list[Path] = field(default_factory=list)
 
     @asynccontextmanager
     async def cluster(
         self,
-        brokers: int,
+        brokers: int = 3,
         properties: Mapping[str, str] | None = None,
-        security: str = "plaintext",
         *,
+        profile: str = "kafka",
         keep_files: bool = False,
+        **settings: Any,
     ) -> AsyncIterator[ProcessCluster]:
         """A new cluster without data; keeps the time until each broker knows all brokers.
 
-        With `keep_files` its files stay until `clear`, for where making files is measured: an ext4
-        without a journal looks at each inode that was deleted within minutes before it makes one.
+        `settings` are further ones of `Settings`.  With `keep_files` its files stay until `clear`,
+        for where making files is measured: an ext4 without a journal looks at each inode that was
+        deleted within minutes before it makes one.
         """
         self._runs += 1
         folder = self.folder / f"run-{self._runs}"
-        settings = Settings(
+        # deleted data must not stay in the page cache for a minute, at the others' cost
+        soon = {"log.segment.delete.delay.ms": "1000"} if profile == "kafka" else {}
+        made = Settings(
             folder,
             zookeeper=self.zookeeper,
             brokers=brokers,
-            profile="kafka",
+            profile=profile,
             program=self.program,
-            security=security,
-            # deleted data must not stay in the page cache for a minute, at the others' cost
-            properties={
-                "log.segment.delete.delay.ms": "1000",
-                **self.properties,
-                **(properties or {}),
-            },
+            properties={**soon, **self.properties, **(properties or {})},
+            **settings,
         )
         began = time.monotonic()
-        async with process_cluster(settings, timeout_s=120) as cluster:
+        async with process_cluster(made, timeout_s=120) as cluster:
             self.ready_s.append(time.monotonic() - began)
             yield cluster
         if keep_files:
@@ -81,3 +79,57 @@ class Side:
         """Removes the files that were kept."""
         while self._kept:
             shutil.rmtree(self._kept.pop(), ignore_errors=True)
+
+
+@dataclass(slots=True)
+class Sides:
+    """What a benchmark measures: the sides, Highwater's first, and how it tells of its progress."""
+
+    sides: Sequence[Side]
+    progress: Progress
+
+    @property
+    def ours(self) -> Side:
+        return self.sides[0]
+
+    @property
+    def theirs(self) -> str:
+        """The name of the other side; empty where there is none."""
+        return self.sides[1].name if len(self.sides) > 1 else ""
+
+    async def alone(
+        self,
+        load: Callable[[ProcessCluster, Side], Awaitable[Mapping[str, float | Sequence[float]]]],
+        rounds: int = 1,
+        **start: Any,
+    ) -> Samples:
+        """Each side in turn, so many times, has the machine for itself: its new cluster (`start` as
+        for `Side.cluster`) takes the load, which gives a figure, or several, for each line."""
+        samples = Samples()
+        for number in range(rounds):
+            for index, side in enumerate(self.sides):
+                async with side.cluster(**start) as cluster:
+                    found = await load(cluster, side)
+                for line, given in found.items():
+                    samples.add(line, index, *(given if isinstance(given, Sequence) else [given]))
+                said = ", ".join(
+                    f"{line} {given:.2f}" for line, given in found.items()
+                    if not isinstance(given, Sequence)
+                )  # fmt: skip
+                self.progress(f"round {number + 1} of {rounds}, {side.name}: {said or 'done'}")
+        for side in self.sides:
+            side.clear()
+        return samples
+
+    @asynccontextmanager
+    async def together(self, *given: Any, **start: Any) -> AsyncIterator[list[ProcessCluster]]:
+        """A new cluster of each side; all of them stay up until the end."""
+        async with AsyncExitStack() as stack:
+            clusters = []
+            for side in self.sides:
+                self.progress(f"{side.name}: starts")
+                clusters.append(await stack.enter_async_context(side.cluster(*given, **start)))
+            yield clusters
+
+    def table(self, lines: Iterable[Line], samples: Samples) -> Table:
+        return table_of(lines, samples, self.theirs)

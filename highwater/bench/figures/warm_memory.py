@@ -73,6 +73,14 @@ class WarmMemory:
         return False
 
 
+def written_back_mb() -> float:
+    """The megabytes that the kernel has written to disks since its start; 0 where unknown."""
+    with suppress(OSError):
+        counters = dict(line.split() for line in Path("/proc/vmstat").read_text().splitlines())
+        return int(counters["nr_written"]) * os.sysconf("SC_PAGE_SIZE") / 1e6
+    return 0.0
+
+
 def free_mb() -> float:
     """Megabytes of unused memory; 0 where the system does not tell."""
     with suppress(OSError):

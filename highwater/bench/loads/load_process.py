@@ -22,3 +22,12 @@ async def ended(command: Sequence[str]) -> subprocess.CompletedProcess[bytes]:
         )
     told = shlex.join(command)[:200]
     raise BenchFailed(f"a load has not ended within {LOAD_S:g} s: {told}")
+
+
+async def output(command: Sequence[str]) -> str:
+    """A load's output; raises BenchFailed with its last line of errors."""
+    done = await ended(command)
+    if done.returncode:
+        lines = done.stderr.decode(errors="replace").strip().splitlines()
+        raise BenchFailed(lines[-1] if lines else f"exit code {done.returncode}: {command[-1]}")
+    return done.stdout.decode()

@@ -156,9 +156,3 @@ async def end_offset(address: tuple[str, int], topic: str) -> int:
     )
     answer = await ask(address, request, _LIST_OFFSETS, 30)
     return int(answer.topics[0].partitions[0].offset)
-
-
-def percentile(samples: list[float], share: float) -> float:
-    """The percentile of at least one sample, by nearest rank."""
-    ordered = sorted(samples)
-    return ordered[min(len(ordered) - 1, int(share * len(ordered)))]

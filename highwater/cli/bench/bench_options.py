@@ -1,7 +1,9 @@
-"""The common part of the benchmarks' commands: options, the two sides, and the output of rows."""
+"""What the commands of benchmarks have in common: the folder, the sides, pages, and options that
+are made of a benchmark's fields."""
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import re
@@ -9,113 +11,109 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from highwater.cli.error_lines import clear_errors
 from highwater.cli.places import OutputFile, OutputFolder
+from highwater.cli.sim import SeedRange
 
 if TYPE_CHECKING:
-    from highwater.bench.figures.rows import Row
-    from highwater.bench.figures.sides import Progress, Side
+    from highwater.bench.figures.sides import Sides
 
-F = TypeVar("F", bound=Callable[..., Any])
-P = TypeVar("P")
-
-json_option = click.option(
-    "--json",
-    "json_file",
-    type=OutputFile(),
-    help="Write the figures there too.",
-)
-dir_option = click.option(
-    "--dir",
-    "folder",
-    type=OutputFolder(),
-    help="Where the brokers' data goes while it runs.  [default: a temporary folder]",
-)
-_against_option = click.option(
-    "--against",
-    type=click.Choice(["apache", "zookeeper"]),
-    help="Measure this in turn.  `apache` is fetched by Maven the first time; `zookeeper` is"
-    " Highwater on ZooKeeper's own server, and Highwater itself then has the embedded one.",
-)
+_OTHERS = {
+    "apache": "`apache` is Apache Kafka, fetched by Maven the first time.",
+    "zookeeper": "`zookeeper` is Highwater on ZooKeeper's own server, and Highwater itself then has"
+    " the embedded one.",
+}
 
 
-markdown_option = click.option(
-    "--markdown",
-    "markdown_file",
-    type=OutputFile(),
-    help="Put the table into this page, in place of what this command put there before.",
-)
+def json_option() -> click.Option:
+    return click.Option(
+        ["--json", "json_file"], type=OutputFile(), help="Write the figures there too."
+    )
 
 
-def comparing(function: F) -> F:
-    """The options of a benchmark that measures two sides: --against, --json, --dir."""
-    return _against_option(json_option(dir_option(function)))
+def dir_option() -> click.Option:
+    return click.Option(
+        ["--dir", "folder"],
+        type=OutputFolder(),
+        help="Where the brokers' data goes while it runs.  [default: a temporary folder]",
+    )
 
 
-def compare(
-    run: Callable[[P, Sequence[Side], Progress], Awaitable[list[Row]]],
-    plan: P,
-    *,
-    against: str | None,
-    json_file: Path | None,
+def markdown_option() -> click.Option:
+    return click.Option(
+        ["--markdown", "markdown_file"],
+        type=OutputFile(),
+        help="Put the table into this page, in place of what this command put there before.",
+    )
+
+
+def page_option() -> click.Option:
+    return click.Option(
+        ["--page", "page_file"], type=OutputFile(), help="Write a page with plots, too."
+    )
+
+
+def against_option(others: Sequence[str]) -> click.Option:
+    said = "  ".join(_OTHERS[other] for other in others)
+    return click.Option(
+        ["--against"], type=click.Choice(others), help=f"Measure this in turn.  {said}"
+    )
+
+
+def option_of(field: dataclasses.Field[Any]) -> click.Option:
+    """The option that a benchmark's field is (`benchmark.option`)."""
+    default, given = field.default, field.metadata
+    one = default[0] if isinstance(default, tuple) else default
+    kind: Any = click.FLOAT if isinstance(one, float) else click.INT
+    if given["of"]:
+        kind = click.Choice(given["of"])
+    elif isinstance(one, range):
+        kind, default = SeedRange(), f"{one[0]}..{one[-1]}"
+    elif given["least"] is not None:
+        span = click.FloatRange if isinstance(one, float) else click.IntRange
+        kind = span(given["least"], given["most"])
+    flag = given["flag"] or f"--{field.name.replace('_', '-')}"
+    several = isinstance(default, tuple)
+    said = given["text"] + "  It may be given more than once." * several
+    if isinstance(default, bool):
+        return click.Option([flag, field.name], is_flag=True, help=said)
+    return click.Option(
+        [flag, field.name],
+        type=kind,
+        default=default,
+        multiple=several,
+        show_default=default is not None,
+        help=said.strip(),
+    )
+
+
+@contextmanager
+def sides_of(
     folder: Path | None,
-    page: Page | None = None,
+    against: str | None = None,
     zookeeper: str = "java",
-) -> list[Row]:
-    """Runs a plan on Highwater and on the other side, and shows its rows.
-
-    `zookeeper`: Highwater's, where it is not what is compared."""
-    import trio
-
-    from highwater.bench.figures.sides import Side
+    properties: Mapping[str, str] | None = None,
+) -> Iterator[Sides]:
+    """Highwater and what it is measured with; `zookeeper`, `properties`: Highwater's."""
+    from highwater.bench.figures.sides import Side, Sides
     from highwater.cluster.processes import apache
     from highwater.cluster.processes.programs import Highwater
 
     with working(folder) as work:
         own = "embedded" if against == "zookeeper" else zookeeper
-        sides = [Side("Highwater", Highwater(), work / "ours", zookeeper=own)]
+        sides = [Side("Highwater", Highwater(), work / "ours", properties or {}, own)]
         if against == "zookeeper":
             sides.append(Side("on ZooKeeper's own server", Highwater(), work / "theirs"))
         if against == "apache":
             sides.append(Side(f"Apache Kafka {apache.VERSION}", apache.program(), work / "theirs"))
-        rows = trio.run(run, plan, sides, say)
-        theirs = sides[1].name if len(sides) > 1 else "-"
-        show_rows(rows, theirs, json_file)
-        if page is not None:
-            page.put(rows, theirs)
-        return rows
-
-
-@dataclass(frozen=True, slots=True)
-class Page:
-    """A page of docs/, and this command's section of it."""
-
-    file: Path
-    name: str
-    title: str
-
-    def put(self, rows: Sequence[Row], theirs: str) -> None:
-        from highwater.bench.figures.markdown import put, section
-
-        command = as_typed()
-        where = f"{time.strftime('%Y-%m-%d')}, on {os.cpu_count()} cores"
-        before = self.file.read_text() if self.file.exists() else ""
-        text = section(self.title, command, where, rows, theirs)
-        self.file.write_text(put(before, self.name, text))
-
-
-def as_typed() -> str:
-    """This command, without the files that it writes."""
-    command = " ".join(["highwater", *sys.argv[1:]])
-    return re.sub(r" --(markdown|json|dir|page)[ =]\S+", "", command)
+        yield Sides(sides, say)
 
 
 @contextmanager
@@ -143,11 +141,23 @@ def working(folder: Path | None) -> Iterator[Path]:
                 shutil.rmtree(work, ignore_errors=True)
 
 
-def show_rows(rows: Sequence[Row], theirs: str, json_file: Path | None) -> None:
-    from highwater.bench.figures.rows import table
+def measured_here() -> str:
+    """The command as it was typed, without the files that it writes; the day, the machine, and the
+    clone's commit."""
+    from highwater.bench.everything.all_rows import commit
 
-    click.echo(table(rows, theirs))
-    write_json(json_file, {"rows": [r.as_json() for r in rows]})
+    typed = re.sub(r" --(markdown|json|dir|page)[ =]\S+", "", " ".join(sys.argv[1:]))
+    day = time.strftime("%Y-%m-%d")
+    return f"`highwater {typed}`, {day}, on {os.cpu_count()} cores, commit {commit()}"
+
+
+def put_into(file: Path | None, name: str, text: str) -> None:
+    """The text becomes the page's section of this name; nothing where there is no page."""
+    from highwater.bench.figures.markdown import put
+
+    if file is not None:
+        before = file.read_text() if file.exists() else ""
+        file.write_text(put(before, name, text))
 
 
 def write_json(json_file: Path | None, found: object) -> None:

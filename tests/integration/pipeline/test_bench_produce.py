@@ -8,25 +8,11 @@ from typing import Any
 import pytest
 
 from highwater.bench import produce
-from highwater.bench.figures.sides import Side
+from highwater.bench.figures.sides import Side, Sides
 from highwater.bench.load import Load
 from highwater.cluster.processes.programs import Highwater
 
 pytestmark = [pytest.mark.integration, pytest.mark.rare, pytest.mark.timeout(120)]
-
-
-class NoWarmMemory:
-    def __init__(self, *_: object) -> None:
-        pass
-
-    def __enter__(self) -> NoWarmMemory:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
-    def fill(self) -> None:
-        pass
 
 
 async def test_each_protocol_has_a_row_and_the_load_speaks_it(
@@ -39,13 +25,12 @@ async def test_each_protocol_has_a_row_and_the_load_speaks_it(
         return loads[-1]
 
     monkeypatch.setattr(produce, "Load", load)
-    monkeypatch.setattr(produce, "WarmMemory", NoWarmMemory)
-    plan = produce.Plan(
-        batches=(16 * produce.KIB,), securities=produce.SECURITIES, brokers=1, rounds=1,
-        measure_mb=2, starts=1, idle_s=0,
-    )  # fmt: skip
-    side = Side("Highwater", Highwater(), tmp_path)
-    rows = await produce.run(plan, [side], lambda _: None)
+    monkeypatch.setattr(produce, "IDLE_S", 0)
+    options = produce.Options(
+        batches=(16,), securities=produce.SECURITIES, brokers=1, rounds=1, megabytes=2, starts=1
+    )
+    sides = Sides([Side("Highwater", Highwater(), tmp_path)], lambda _: None)
+    rows = (await produce.run(options, sides)).rows
     assert [load.settings.get("security.protocol") for load in loads] == [None, "SSL", "SASL_SSL"]
     assert len({load.bootstrap for load in loads}) == 3
     what = "produce acks=all, 1 brokers, RF 1"
@@ -53,4 +38,4 @@ async def test_each_protocol_has_a_row_and_the_load_speaks_it(
         f"{what}{protocol}, 16 KiB batches" for protocol in ("", ", SSL", ", SASL_SSL")
     ]
     assert all(min(row.ours) > 0 for row in rows)
-    assert len(side.ready_s) == 1
+    assert len(rows[-1].ours) == 1, "the time to ready is that of the first protocol"

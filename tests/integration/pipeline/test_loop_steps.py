@@ -14,17 +14,19 @@ from pathlib import Path
 
 import pytest
 
-from highwater.bench.loads.steps_loads import Load
-from highwater.bench.longest_steps import Plan, as_json, run, too_long
+from highwater.bench.figures.sides import Side, Sides
+from highwater.bench.longest_steps import Options, run
+from highwater.cluster.processes.programs import Highwater
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
 
 @pytest.mark.parametrize("load", ["batches-128", "creation"])
 async def test_no_step_is_longer_than_20_ms(load: str, tmp_path: Path) -> None:
-    plan = Plan((load,), Load(seconds=3, partitions=150), warm=False, zookeeper="embedded")
+    options = Options((load,), 3, 150)
     said: list[str] = []
-    runs = [await run(plan, tmp_path / str(number), said.append) for number in range(2)]
-    in_both = set.intersection(*(set(too_long(found)) for found in runs))
-    told = json.dumps([as_json(found) for found in runs], indent=1)
+    sides = Sides([Side("Highwater", Highwater(), tmp_path, zookeeper="embedded")], said.append)
+    runs = [await run(options, sides, warm=False) for _ in range(2)]
+    in_both = set.intersection(*(set(found.too_long()) for found in runs))
+    told = json.dumps([found.as_json() for found in runs], indent=1)
     assert in_both == set(), "\n".join([*said, told])

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from highwater.bench.cpu_parts import LOADS, LOOP, OTHER, PARTS, Found, part_of, read_stacks, table
-from highwater.cli.bench import bench_cpu
+from highwater.bench.cpu_parts import LOOP, OTHER, PARTS, Parts, Profile, part_of, read_stacks
 
 LOOPED = "run (/v/trio/_core/_run.py:10)"
 STACKS = f"""\
@@ -32,13 +31,9 @@ def test_a_library_counts_for_its_caller_and_the_loop_only_for_itself() -> None:
 
 def test_the_table_splits_the_time_of_a_batch() -> None:
     parts, _ = read_stacks(STACKS)
-    shown = table([Found("16 KiB batches", 1000.0, 250.0, 61.0, parts, [])])
+    shown = Profile([Parts("16 KiB batches", 1000.0, 250.0, 61.0, parts, [])]).markdown()
     assert "| write | 375 (38%) |" in shown
     assert "| **all** | 1000 |" in shown
     assert "| the kernel | 250 (25%) |" in shown
     assert "handle" not in shown
     assert {name for name, _ in PARTS} >= set(parts) - {OTHER}
-
-
-def test_the_command_knows_the_loads() -> None:
-    assert set(bench_cpu.LOADS) == set(LOADS)

@@ -10,14 +10,15 @@ import pytest
 
 from highwater.bench.everything import page
 from highwater.bench.everything.all_rows import Kept, run
-from highwater.bench.everything.measures import Line, Measure, Result, Samples, by_pairs, row_of
-from highwater.bench.everything.table import MEASURES, NAMES
+from highwater.bench.everything.measures import Measure
 from highwater.bench.everything.turns import QUICK, Turns, flat
-from highwater.bench.figures.sides import BenchFailed
+from highwater.bench.figures.rows import Line, Samples
+from highwater.bench.figures.sides import BenchFailed, Sides
+from highwater.bench.table import BENCHMARKS, MEASURES, NAMES
 from highwater.child_processes import StartError
 
-FAST = Line("fast", "a rate", "MB/s", 2)
-SLOW = Line("slow", "a time", "ms", 1 / 0.9, smaller_is_better=True)
+FAST = Line("fast", "a rate", "MB/s", 2, more_is_better=True)
+SLOW = Line("slow", "a time", "ms", 1 / 0.9)
 ABOUT = {
     "size": "quick",
     "commit": "abc",
@@ -28,7 +29,7 @@ ABOUT = {
 
 
 async def _measured(_turns: Turns) -> Samples:
-    return {"fast": [[30.0, 20.0, 10.0], [10.0, 10.0, 10.0]], "slow": [[2.0], [1.0]]}
+    return Samples(fast=[[30.0, 20.0, 10.0], [10.0, 10.0, 10.0]], slow=[[2.0], [1.0]])
 
 
 async def _broken(_turns: Turns) -> Samples:
@@ -37,14 +38,14 @@ async def _broken(_turns: Turns) -> Samples:
 
 GOOD = Measure("good", (FAST, SLOW), 1, _measured)
 BAD = Measure("bad", (Line("bad", "a row that fails", "s", 1),), 1, _broken)
-UNBUILT = Measure("unbuilt", (Line("none", "a row to come", "s", 1),), 1, missing="no load yet")
 LONG = Measure("long", (Line("long", "a long row", "s", 1),), 60, _measured, full=True)
-ALL = (GOOD, BAD, UNBUILT, LONG)
+ALL = (GOOD, BAD, LONG)
 
 
 async def _run(kept: Kept, minutes: float = 5) -> list[str]:
     said: list[str] = []
-    await run(ALL, QUICK, (), kept, full=False, minutes=minutes, progress=said.append)
+    sides = Sides((), said.append)
+    await run(ALL, QUICK, sides, kept, full=False, minutes=minutes)
     return said
 
 
@@ -55,7 +56,6 @@ async def test_each_row_is_kept_and_a_second_run_measures_what_is_left(tmp_path:
     kept = Kept.load(file, ABOUT)
     assert kept.results["good"].samples["fast"][0] == [30.0, 20.0, 10.0]
     assert kept.results["bad"].reason == "failed: a record was not acknowledged"
-    assert kept.results["unbuilt"].reason == "no load yet"
     assert kept.results["long"].reason == "only with --full"
     said = await _run(kept)
     assert [line for line in said if "kept from" in line] == [
@@ -81,7 +81,7 @@ async def test_the_table_tells_the_commit_of_each_row(tmp_path: Path) -> None:
     later.results.pop("bad")
     await _run(later)
     assert {n: r.commit for n, r in later.results.items()} == {
-        "good": "abc", "bad": "def", "unbuilt": "def", "long": "def"
+        "good": "abc", "bad": "def", "long": "def"
     }  # fmt: skip
     assert "abc | pure, full |" in page.markdown(ALL, later.results, "theirs").splitlines()[2]
     assert page.page(ALL, later.results, later.about, "theirs").count(" abc, pure, full</td>") == 2
@@ -108,18 +108,18 @@ async def test_the_table_leaves_no_line_out() -> None:
     table = page.text(ALL, kept.results).splitlines()
     assert "reached" in table[1]
     assert "short" in table[2]
-    assert [line.split(":")[0] for line in table[-3:]] == ["not measured"] * 3
-    for line in ("a rate", "a time", "a row that fails", "a row to come", "a long row"):
+    assert [line.split(":")[0] for line in table[-2:]] == ["not measured"] * 2
+    for line in ("a rate", "a time", "a row that fails", "a long row"):
         assert any(line in row for row in table)
 
 
 def test_ratios_are_above_one_where_ours_is_better() -> None:
-    result = Result("good", samples={"fast": [[30, 20, 10], [10, 10, 10]], "slow": [[2], [1]]})
-    fast, slow = row_of(FAST, result), row_of(SLOW, result)
+    samples = Samples(fast=[[30, 20, 10], [10, 10, 10]], slow=[[2], [1]])
+    fast, slow = FAST.row(samples), SLOW.row(samples)
     assert fast is not None
     assert slow is not None
     assert (fast.ratio, slow.ratio) == (2, 0.5)
-    assert by_pairs(fast) == [3, 2, 1]
+    assert fast.by_pairs() == [3, 2, 1]
 
 
 def test_a_side_is_warm_when_it_gets_no_faster() -> None:
@@ -165,6 +165,6 @@ def test_names_of_rows_and_lines_are_unique_and_goals_are_ratios() -> None:
     lines = [line.name for measure in MEASURES for line in measure.lines]
     assert len(set(lines)) == len(lines)
     assert len(set(NAMES)) == len(NAMES)
+    assert len({row.name for row in BENCHMARKS}) == len(BENCHMARKS)
     for measure in MEASURES:
-        assert (measure.run is None) == bool(measure.missing), measure.name
         assert all(line.goal >= 1 for line in measure.lines)

@@ -2,32 +2,36 @@
 
 from __future__ import annotations
 
+import itertools
 from struct import pack
 
-from highwater.bench.flat import Axis, Step, html, markdown
+from highwater.bench.figures.rows import Samples, Table, table_of
+from highwater.bench.flat import APIS, CONNECTIONS, FIGURES, GIB, PARTITIONS, Plan, html, lines
 from highwater.bench.loads.spread_requests import fetch_frame, problem, produce_frame
 from highwater.kafka.wire.fetch import parse_fetch
 from highwater.kafka.wire.header import parse_request_header
 
 
-def step(at: float, cpu_us: float) -> Step:
-    samples = {"produce": [cpu_us, cpu_us + 2], "fetch": [cpu_us / 2]}
-    return Step(at, samples, samples, samples)
-
-
-AXES = [Axis("open connections", [step(1, 100), step(5000, 150)])]
+def table() -> Table:
+    """What a request costs with one connection and with 5,000: half more."""
+    samples, steps = Samples(), dict.fromkeys((PARTITIONS, CONNECTIONS, GIB), (1, 5000))
+    for axis, api, name in itertools.product(steps, APIS, FIGURES):
+        samples.add(f"{api} 1 {axis} {name}", 0, 100.0, 120.0)
+        samples.add(f"{api} 5000 {axis} {name}", 0, 150.0, 170.0)
+    return table_of(lines(Plan(steps, 10), samples), samples)
 
 
 def test_growth_is_the_last_step_to_the_first() -> None:
-    shown = markdown(AXES)
-    assert "| 5000 | 151 | 151 | 151 | 75 | 75 | 75 |" in shown
-    assert "CPU of a request, last step to first: produce 1.50, fetch 1.50." in shown
+    shown = table().markdown()
+    assert f"| 5000 open connections |{' 160 (150-170 of 2) |' * 6}" in shown
+    assert "| open connections: last step to first | 1.45 |  |  | 1.45 |  |  |" in shown
 
 
-def test_the_page_has_a_plot_with_every_step() -> None:
-    page = html(AXES, "measured")
-    assert page.count("<svg") == 1
-    assert page.count("<polyline") == 2
+def test_the_page_has_a_plot_for_each_axis_with_every_step() -> None:
+    page = html(table(), "measured")
+    assert page.count("<svg") == 3
+    assert page.count("<polyline") == 6
+    assert ">5000</text>" in page
     assert ">5000</text>" in page
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from highwater.bench.loads.steps_loads import LOADS, Load
-from highwater.bench.longest_steps import Plan, Step, Steps, rows, table, take, too_long
+from highwater.bench.longest_steps import Found, Step, Steps, take
 
 
 def page(longest: float, over: int, name: str = "handler Fetch") -> dict[str, float]:
@@ -30,17 +30,18 @@ def test_brokers_and_scrapes_are_taken_together() -> None:
 
 
 def test_the_table_lists_each_loads_longest_and_what_is_too_long() -> None:
-    found = {
+    loads: dict[str, Steps] = {
         "quiet": {"a": Step(3.0, 0, 0), "b": Step(2.5, 0, 0)},
         "loud": {"c": Step(50.0, 2, 0), "d": Step(12.0, 0, 1), "e": Step(4.0, 0, 0)},
         "silent": {},
     }
-    assert [row[0] for row in rows(Plan(), found)] == [
+    found = Found(loads=loads)
+    assert [row[0] for row in found.rows()] == [
         "quiet:", "  a", "loud:", "  c", "  d", "silent:", "  none above 2 ms",
     ]  # fmt: skip
-    assert "  c         " in table(Plan(), found)
-    assert too_long(found) == ["c"]
-    assert too_long({"quiet": found["quiet"]}) == []
+    assert "  c         " in found.text()
+    assert found.problem() == "longer than 20 ms: c"
+    assert Found(loads={"quiet": loads["quiet"]}).problem() == ""
 
 
 def test_every_load_says_how_much_there_is_of_it() -> None:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from highwater.bench.figures.rows import rows_text
+from highwater.bench.figures.rows import percentile, rows_text
 from highwater.bench.loads.many_producers import produce_frame
-from highwater.bench.loads.pipeline_load import percentile
 from highwater.kafka.types import TopicPartition
 from highwater.kafka.wire.header import parse_request_header
 from highwater.kafka.wire.produce import parse_produce

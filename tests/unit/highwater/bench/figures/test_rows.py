@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from highwater.bench.figures.memory import pss_of
-from highwater.bench.figures.rows import Row, table
+from highwater.bench.figures.rows import Row, Table
 
 
 def test_the_ratio_is_of_medians_and_above_one_where_ours_is_faster() -> None:
@@ -27,7 +27,7 @@ def test_without_another_side_there_is_no_ratio() -> None:
     row = Row("ready", "s", (2.0,))
     assert row.ratio is None
     assert row.as_json()["theirs"] is None
-    assert table([row], "-").splitlines()[1].split() == ["ready", "(s)", "2.0", "-", "-"]
+    assert Table([row]).text().splitlines()[1].split() == ["ready,", "s", "2.00"]
 
 
 def test_the_table_is_aligned() -> None:
@@ -35,10 +35,10 @@ def test_the_table_is_aligned() -> None:
         Row("a", "s", (1.0, 2.0, 3.0), (4.0,)),
         Row("a long one", "MB/s", (100.0,), (50.0,)),
     ]
-    head, first, second = table(rows, "Apache").splitlines()
+    head, first, second = Table(rows, "Apache").text().splitlines()
     assert len({line.rindex(" ") for line in (first, second)}) == 1
-    assert "2.0 (1.0-3.0)" in first
-    assert head.split() == ["Highwater", "Apache", "ratio"]
+    assert "2.00 (1.00-3.00 of 3)" in first
+    assert head.split() == ["what", "Highwater", "Apache", "ratio"]
 
 
 def test_pss_is_read_from_its_line() -> None:

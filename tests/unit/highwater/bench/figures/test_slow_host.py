@@ -16,7 +16,7 @@ from highwater.bench.figures.slow_host import (
     overlaps,
     watching,
 )
-from highwater.bench.longest_steps import Step, Steps, take_machine, too_long
+from highwater.bench.longest_steps import Found, Step, Steps, take_machine
 from highwater.broker.__main__ import LOG_FORMAT
 
 MS = 1_000_000
@@ -98,7 +98,7 @@ def test_what_was_long_by_the_machine_alone_is_counted_apart(tmp_path: Path) -> 
     assert steps["handler Fetch"] == Step(45, 1, machine=1)
     assert steps["hog"] == Step(60, 1), "30 ms of its own are left"
     assert steps["other"] == Step(30, 1), "nothing was told of it"
-    assert too_long({"load": steps}) == ["handler Fetch", "hog", "other"]
+    assert Found(loads={"load": steps}).too_long() == ["handler Fetch", "hog", "other"]
 
 
 def test_without_a_watch_every_long_step_is_the_brokers_own(tmp_path: Path) -> None:

@@ -1,0 +1,72 @@
+"""A row of the table of benchmarks (`table`): what it starts, its load, its options, its figures.
+
+A benchmark is a function of its options and of the sides that it measures.  It gives what it found:
+mostly a `Table`, whose lines say what each figure is, its unit, and whether more of it is better.
+The options are the fields of a dataclass; `highwater bench NAME` has an option for each.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from highwater.bench.figures.sides import Sides
+
+
+def option(
+    default: Any,
+    text: str = "",
+    *,
+    flag: str = "",
+    least: float | None = None,
+    most: float | None = None,
+    of: Sequence[str] = (),
+) -> Any:
+    """A field that is an option, too: `flag` is its name, if it is not the field's.
+
+    `least` and `most` bound its value; `of`: it is one of these.  One whose default is a tuple may
+    be given more than once.
+    """
+    given = {"text": text, "flag": flag, "least": least, "most": most, "of": of}
+    return dataclasses.field(default=default, metadata=given)
+
+
+class Found(Protocol):
+    """What a benchmark found, as it is shown and kept."""
+
+    def text(self) -> str: ...
+
+    def markdown(self) -> str: ...
+
+    def as_json(self) -> Any: ...
+
+
+@dataclass(frozen=True, slots=True)
+class NoOptions:
+    """Of a benchmark without any."""
+
+
+@dataclass(frozen=True, slots=True)
+class Benchmark:
+    """One benchmark; `run` is given its options, and raises BenchFailed."""
+
+    name: str
+    help: str
+    """What it measures, in a sentence or two."""
+    examples: tuple[str, ...]
+    """Commands, without `highwater bench`."""
+    run: Callable[[Any, Sides], Awaitable[Found]]
+    options: type[Any] = NoOptions
+    against: tuple[str, ...] = ("apache", "zookeeper")
+    """The other sides that it may be measured with."""
+    zookeeper: str = "java"
+    """Highwater's, where it is not what is compared."""
+    section: Callable[[Any, str | None], tuple[str, str]] | None = None
+    """Of the options, and of what it is measured against: the name of its section of a page, and
+    the section's title."""
+    page: Callable[[Any, str], str] | None = None
+    """Of what it found and a sentence: a page with plots."""
+    problem: Callable[[Any], str] | None = None
+    """Of what it found: why the command ends with 1; empty for no reason."""

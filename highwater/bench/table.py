@@ -1,0 +1,299 @@
+"""The table of benchmarks.
+
+`MEASURES` are the rows of `highwater bench all`, each with the ratio that it should reach;
+`BENCHMARKS` are measured by their names, and have options of their own.
+"""
+
+from __future__ import annotations
+
+from highwater.bench import (
+    compaction,
+    connections,
+    control,
+    cpu_parts,
+    failover,
+    fetch_wait,
+    flat,
+    longest_steps,
+    rebalancing,
+    simulation,
+    starts,
+)
+from highwater.bench import produce as many_sizes
+from highwater.bench.benchmark import Benchmark
+from highwater.bench.everything import alone
+from highwater.bench.everything.measures import Measure, Run
+from highwater.bench.everything.rate_rows import (
+    DEFAULTS,
+    footprint,
+    java_produce,
+    mixed,
+    produce,
+    requests,
+    singles,
+)
+from highwater.bench.figures.rows import Line
+
+_ONE_A_BATCH = {"linger.ms": 0, "batch.num.messages": 1, "max.in.flight": 50}
+
+
+def _rate(name: str, what: str, goal: float, run: Run, minutes: float = 3) -> Measure:
+    return Measure(name, (Line(name, what, "MB/s", goal, True),), minutes, run)
+
+
+def _times(name: str, what: str, write: str, minutes: float) -> Measure:
+    p50, p99 = f"{name}-p50", f"{name}-p99"
+    lines = (
+        Line(p50, f"{what}, p50", "ms", 1 / 0.9),
+        Line(p99, f"{what}, p99", "ms", 3),
+    )
+    return Measure(name, lines, minutes, singles(write, p50, p99))
+
+
+def _requests(api: str, title: str, connections: int) -> Measure:
+    name = f"{api}-{connections}"
+    what = f"{title} requests, {connections} connection{'s' * (connections > 1)}"
+    return Measure(
+        name, (Line(name, what, "a second", 2, True),), 1.5, requests(api, connections, name)
+    )
+
+
+MEASURES: tuple[Measure, ...] = (
+    _times("one-in-flight", "one record in flight, acks=all", "write", 2),
+    _rate(
+        "produce-16k", "acks=all, librdkafka, 16 KiB batches", 4,
+        produce("produce-16k", batch_kib=16),
+    ),
+    _rate("produce-128k", "the same, 128 KiB", 2, produce("produce-128k")),
+    _rate("produce-1m", "the same, 1 MiB", 2, produce("produce-1m", batch_kib=1024)),
+    Measure(
+        "footprint",
+        (
+            Line("memory-idle", "memory of an idle broker", "MiB PSS", 8),
+            Line("memory-loaded", "memory of a loaded broker", "MiB PSS", 8),
+            Line("disk", "bytes on disk a record of 100 B", "bytes", 1),
+        ),
+        2,
+        footprint,
+    ),
+    _times("produce-to-consume", "from produce to consume, one record", "consume", 2),
+    _rate("acks-1", "acks=1, librdkafka, 128 KiB", 2.5, produce("acks-1", acks="1")),
+    _rate(
+        "small-records", "records of 100 B, librdkafka's defaults", 4,
+        produce("small-records", record_bytes=100, batch_kib=977, settings=DEFAULTS, share=0.2),
+    ),
+    _rate(
+        "one-a-batch", "one record of 100 B a batch, 50 in flight", 1.5,
+        produce("one-a-batch", record_bytes=100, settings=_ONE_A_BATCH, share=0.01),
+    ),
+    _rate(
+        "idempotent", "idempotent, librdkafka, 128 KiB", 2,
+        produce("idempotent", settings={"enable.idempotence": True}),
+    ),
+    _rate(
+        "transactions-100ms", "transactions of 100 ms, librdkafka", 2,
+        produce("transactions-100ms", transaction=(1 << 30, 0.1), share=0.5),
+    ),
+    _rate(
+        "transactions-100", "transactions of 100 records, librdkafka", 2,
+        produce("transactions-100", transaction=(100, 10), share=0.05),
+    ),
+    _rate(
+        "java-defaults", "the Java producer, its defaults", 2.5,
+        java_produce("java-defaults", [], share=0.4),
+    ),
+    _rate(
+        "java-128k", "the Java producer, 128 KiB and 5 ms", 1.5,
+        java_produce("java-128k", ["batch.size=131072", "linger.ms=5"]),
+    ),
+    *(
+        _requests(api, title, connections)
+        for api, title in (("metadata", "Metadata"), ("api-versions", "ApiVersions"))
+        for connections in (1, 50)
+    ),
+    Measure(
+        "consume-librdkafka",
+        (
+            Line("consume", "consume, librdkafka, warm", "MB/s", 2, True),
+            Line("consume-cpu", "CPU of the brokers for that", "ms a MB", 5),
+        ),
+        3,
+        alone.consume_librdkafka,
+    ),
+    Measure(
+        "consume-java",
+        (
+            Line("consume-java", "consume, the Java client, warm", "MB/s", 1, True),
+            Line("consume-java-cpu", "CPU of the brokers for that, Java", "ms a MB", 5),
+        ),
+        4,
+        alone.consume_java,
+    ),
+    Measure(
+        "mixed",
+        (
+            Line("mixed-p99", "half of Kafka's maximum, mixed: p99 of produce", "ms", 2),
+            Line("mixed-p999", "the same, p99.9", "ms", 2),
+        ),
+        5,
+        mixed,
+    ),
+    Measure(
+        "start",
+        (
+            Line("start", "three brokers to ready, less ZooKeeper's own start", "s", 10),
+            Line("idle-cpu", "CPU of an idle cluster with 100 partitions", "ms a s", 1),
+            Line("memory-partitions", "memory with 1,000 partitions", "MiB PSS", 8),
+            Line("create-100", "100 partitions created, and seen by all", "s", 10),
+            Line("create-1000", "1,000 partitions created, and seen by all", "s", 10),
+        ),
+        6,
+        alone.start,
+    ),
+    Measure(
+        "failover",
+        (
+            Line("failover-median", "kill -9 to the next ack, median", "s", 30),
+            Line("failover-worst", "kill -9 to the next ack, worst", "s", 30),
+        ),
+        8,
+        alone.failovers,
+    ),
+    Measure(
+        "compaction",
+        (Line("compaction", "compaction of the same bytes", "s", 1),),
+        4,
+        alone.compacted,
+    ),
+    Measure(
+        "restart",
+        (Line("restart", "restart with 10 GiB of logs after kill -9, until in the ISR", "s", 2),),
+        30,
+        alone.restart,
+        full=True,
+    ),
+)  # fmt: skip
+NAMES = tuple(measure.name for measure in MEASURES)
+
+BENCHMARKS: tuple[Benchmark, ...] = (
+    Benchmark(
+        "produce",
+        "Produce through librdkafka, and report megabytes a second, memory, and time to ready.",
+        (
+            "produce --against apache --json bench.json",
+            "produce --against apache --security plaintext --security sasl_ssl",
+        ),
+        many_sizes.run,
+        many_sizes.Options,
+    ),
+    Benchmark(
+        "compaction",
+        "Compact a log of many records over few keys: time, memory, and that the right ones stay.",
+        ("compaction --records 10000000 --keys 100000 --against apache",),
+        compaction.run,
+        compaction.Options,
+    ),
+    Benchmark(
+        "rebalance",
+        "How long a group needs after a leave, a crash, and its coordinator's death.",
+        ("rebalance --members 8 --against apache",),
+        rebalancing.run,
+        rebalancing.Options,
+    ),
+    Benchmark(
+        "connections",
+        "Thousands of idle connections: the memory of one, and what they cost the busy ones.",
+        ("connections --json connections.json",),
+        connections.run,
+        connections.Options,
+        against=(),
+    ),
+    Benchmark(
+        "sim",
+        "Virtual seconds a second of one core.",
+        ("sim --json sim.json",),
+        simulation.run,
+        simulation.Options,
+        against=(),
+    ),
+    Benchmark(
+        "failover",
+        "Kill leaders under load: how long until the next write is acknowledged.",
+        (
+            "failover --against apache --json failover.json",
+            "failover --swap --kills 10 --retry-backoff-ms 10",
+            "failover --security sasl_ssl --kills 10",
+            "failover --against apache --markdown docs/failover.md",
+        ),
+        failover.run,
+        failover.Options,
+        section=failover.Options.section,
+    ),
+    Benchmark(
+        "fetch-wait",
+        "Read a partition with fetch.min.bytes around max.partition.fetch.bytes.\n\n"
+        "Each client in turn, some ten minutes for all; `segments` reads a log of many small ones"
+        " by hand.  Exit code 1 where Highwater takes more than 1.5 times as long as the other, and"
+        " more than 50 ms longer.",
+        (
+            "fetch-wait --client librdkafka --against apache",
+            "fetch-wait --client kcat --against apache --markdown docs/bench.md",
+        ),
+        fetch_wait.run,
+        fetch_wait.Options,
+        section=fetch_wait.Options.section,
+        problem=fetch_wait.too_slow,
+    ),
+    Benchmark(
+        "control",
+        "Create many partitions in one request, then kill the controller: time and CPU.",
+        (
+            "control --against apache --json control.json",
+            "control --against apache --markdown docs/failover.md",
+        ),
+        control.run,
+        control.Options,
+        section=control.Options.section,
+    ),
+    Benchmark(
+        "starts",
+        "Start clusters from nothing: until they serve, until a test's first record, and their"
+        " memory.\n\nApache Kafka's start is in `highwater bench start`.",
+        ("starts --against zookeeper --markdown docs/bench.md",),
+        starts.run,
+        starts.Options,
+        against=("zookeeper",),
+        zookeeper="embedded",
+        section=lambda *_: ("bench starts", "Starts"),
+    ),
+    Benchmark(
+        "steps",
+        "The steps that keep a broker's loop, by name; exit code 1 where one took more than 20 ms.",
+        ("steps --json steps.json", "steps --load failover --load group"),
+        longest_steps.run,
+        longest_steps.Options,
+        against=(),
+        problem=longest_steps.Found.problem,
+    ),
+    Benchmark(
+        "cpu",
+        "Show where the brokers' CPU time of a batch goes: receive and send, parse, write,"
+        " replicate.\n\nNeeds py-spy (pip install 'path/to/highwater[profile]'), and the right to"
+        " look at processes.",
+        ("cpu --load one --load 128k", "cpu --brokers 1", "cpu --markdown docs/scaling.md"),
+        cpu_parts.run,
+        cpu_parts.Options,
+        against=(),
+        section=cpu_parts.Options.section,
+    ),
+    Benchmark(
+        "flat",
+        "Measure a request with 10 to 5,000 partitions, 1 to 5,000 connections, up to 10 GiB of"
+        " log.\n\nOne broker, RF 1; the disk needs 11 GiB.  Some ten minutes.",
+        ("flat --page flat.html --markdown docs/scaling.md",),
+        flat.run,
+        flat.Options,
+        against=(),
+        page=flat.html,
+    ),
+)
