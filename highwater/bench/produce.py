@@ -24,7 +24,7 @@ import trio
 
 from highwater.bench.benchmark import option
 from highwater.bench.everything.rate_rows import KIB, produced
-from highwater.bench.everything.turns import One, Plan, Turns, broker_pids
+from highwater.bench.everything.turns import Once, Plan, Turns, broker_pids
 from highwater.bench.figures.memory import pss_mib
 from highwater.bench.figures.rows import Line, Samples, Table
 from highwater.bench.figures.sides import Sides
@@ -99,13 +99,14 @@ async def _with(security: str, options: Options, sides: Sides, *, first: bool) -
                 samples.add("idle", index, *map(pss_mib, broker_pids(cluster)))
         for batch in options.batches:
             sides.progress(f"{security}, {batch} KiB batches")
-            one = _load(options, security, batch)
-            samples.update(await turns.in_turn(one, partitions=options.partitions))
+            lines = [line for line in options.lines() if line.name == f"{security} {batch}"]
+            once = _once(options, security, batch)
+            samples.update(await turns.in_turn(lines, once, options.partitions))
     return samples
 
 
-def _load(options: Options, security: str, batch_kib: int) -> One:
-    async def one(cluster: ProcessCluster, topic: str) -> dict[str, float]:
+def _once(options: Options, security: str, batch_kib: int) -> Once:
+    async def once(_: Plan, cluster: ProcessCluster, topic: str) -> tuple[float]:
         settings = client_settings(cluster.folder / "secure", cluster.bootstrap, security)
         load = Load(
             bootstrap=settings.pop("bootstrap.servers"),
@@ -118,6 +119,6 @@ def _load(options: Options, security: str, batch_kib: int) -> One:
             measure_mb=options.megabytes,
             settings=settings,
         )
-        return {f"{security} {batch_kib}": await produced(load)}
+        return (await produced(load),)
 
-    return one
+    return once

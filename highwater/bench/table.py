@@ -22,9 +22,11 @@ from highwater.bench import (
 from highwater.bench import produce as many_sizes
 from highwater.bench.benchmark import Benchmark
 from highwater.bench.everything import alone
-from highwater.bench.everything.measures import Measure, Run
+from highwater.bench.everything.measures import Measure
 from highwater.bench.everything.rate_rows import (
     DEFAULTS,
+    FOOTPRINT,
+    MIXED,
     footprint,
     java_produce,
     mixed,
@@ -32,79 +34,61 @@ from highwater.bench.everything.rate_rows import (
     requests,
     singles,
 )
+from highwater.bench.everything.turns import Once
 from highwater.bench.figures.rows import Line
 
 _ONE_A_BATCH = {"linger.ms": 0, "batch.num.messages": 1, "max.in.flight": 50}
 
 
-def _rate(name: str, what: str, goal: float, run: Run, minutes: float = 3) -> Measure:
-    return Measure(name, (Line(name, what, "MB/s", goal, True),), minutes, run)
+def _rate(name: str, what: str, goal: float, once: Once) -> Measure:
+    return Measure(name, (Line(name, what, "MB/s", goal, True),), 3, once)
 
 
-def _times(name: str, what: str, write: str, minutes: float) -> Measure:
-    p50, p99 = f"{name}-p50", f"{name}-p99"
-    lines = (
-        Line(p50, f"{what}, p50", "ms", 1 / 0.9),
-        Line(p99, f"{what}, p99", "ms", 3),
-    )
-    return Measure(name, lines, minutes, singles(write, p50, p99))
+def _times(name: str, what: str, write: str) -> Measure:
+    p50 = Line(f"{name}-p50", f"{what}, p50", "ms", 1 / 0.9)
+    p99 = Line(f"{name}-p99", f"{what}, p99", "ms", 3)
+    return Measure(name, (p50, p99), 2, singles(write), partitions=1)
 
 
 def _requests(api: str, title: str, connections: int) -> Measure:
     name = f"{api}-{connections}"
     what = f"{title} requests, {connections} connection{'s' * (connections > 1)}"
-    return Measure(
-        name, (Line(name, what, "a second", 2, True),), 1.5, requests(api, connections, name)
-    )
+    line = Line(name, what, "a second", 2, True)
+    return Measure(name, (line,), 1.5, requests(api, connections))
 
 
 MEASURES: tuple[Measure, ...] = (
-    _times("one-in-flight", "one record in flight, acks=all", "write", 2),
-    _rate(
-        "produce-16k", "acks=all, librdkafka, 16 KiB batches", 4,
-        produce("produce-16k", batch_kib=16),
-    ),
-    _rate("produce-128k", "the same, 128 KiB", 2, produce("produce-128k")),
-    _rate("produce-1m", "the same, 1 MiB", 2, produce("produce-1m", batch_kib=1024)),
-    Measure(
-        "footprint",
-        (
-            Line("memory-idle", "memory of an idle broker", "MiB PSS", 8),
-            Line("memory-loaded", "memory of a loaded broker", "MiB PSS", 8),
-            Line("disk", "bytes on disk a record of 100 B", "bytes", 1),
-        ),
-        2,
-        footprint,
-    ),
-    _times("produce-to-consume", "from produce to consume, one record", "consume", 2),
-    _rate("acks-1", "acks=1, librdkafka, 128 KiB", 2.5, produce("acks-1", acks="1")),
+    _times("one-in-flight", "one record in flight, acks=all", "write"),
+    _rate("produce-16k", "acks=all, librdkafka, 16 KiB batches", 4, produce(batch_kib=16)),
+    _rate("produce-128k", "the same, 128 KiB", 2, produce()),
+    _rate("produce-1m", "the same, 1 MiB", 2, produce(batch_kib=1024)),
+    Measure("footprint", FOOTPRINT, 2, run=footprint),
+    _times("produce-to-consume", "from produce to consume, one record", "consume"),
+    _rate("acks-1", "acks=1, librdkafka, 128 KiB", 2.5, produce(acks="1")),
     _rate(
         "small-records", "records of 100 B, librdkafka's defaults", 4,
-        produce("small-records", record_bytes=100, batch_kib=977, settings=DEFAULTS, share=0.2),
+        produce(record_bytes=100, batch_kib=977, settings=DEFAULTS, share=0.2),
     ),
     _rate(
         "one-a-batch", "one record of 100 B a batch, 50 in flight", 1.5,
-        produce("one-a-batch", record_bytes=100, settings=_ONE_A_BATCH, share=0.01),
+        produce(record_bytes=100, settings=_ONE_A_BATCH, share=0.01),
     ),
     _rate(
         "idempotent", "idempotent, librdkafka, 128 KiB", 2,
-        produce("idempotent", settings={"enable.idempotence": True}),
+        produce(settings={"enable.idempotence": True}),
     ),
     _rate(
         "transactions-100ms", "transactions of 100 ms, librdkafka", 2,
-        produce("transactions-100ms", transaction=(1 << 30, 0.1), share=0.5),
+        produce(transaction=(1 << 30, 0.1), share=0.5),
     ),
     _rate(
         "transactions-100", "transactions of 100 records, librdkafka", 2,
-        produce("transactions-100", transaction=(100, 10), share=0.05),
+        produce(transaction=(100, 10), share=0.05),
     ),
-    _rate(
-        "java-defaults", "the Java producer, its defaults", 2.5,
-        java_produce("java-defaults", [], share=0.4),
-    ),
+    _rate("java-defaults", "the Java producer, its defaults", 2.5, java_produce([], share=0.4)),
     _rate(
         "java-128k", "the Java producer, 128 KiB and 5 ms", 1.5,
-        java_produce("java-128k", ["batch.size=131072", "linger.ms=5"]),
+        java_produce(["batch.size=131072", "linger.ms=5"]),
     ),
     *(
         _requests(api, title, connections)
@@ -118,7 +102,7 @@ MEASURES: tuple[Measure, ...] = (
             Line("consume-cpu", "CPU of the brokers for that", "ms a MB", 5),
         ),
         3,
-        alone.consume_librdkafka,
+        alone.consume(alone.librdkafka),
     ),
     Measure(
         "consume-java",
@@ -127,17 +111,9 @@ MEASURES: tuple[Measure, ...] = (
             Line("consume-java-cpu", "CPU of the brokers for that, Java", "ms a MB", 5),
         ),
         4,
-        alone.consume_java,
+        alone.consume(alone.java_client),
     ),
-    Measure(
-        "mixed",
-        (
-            Line("mixed-p99", "half of Kafka's maximum, mixed: p99 of produce", "ms", 2),
-            Line("mixed-p999", "the same, p99.9", "ms", 2),
-        ),
-        5,
-        mixed,
-    ),
+    Measure("mixed", MIXED, 5, run=mixed),
     Measure(
         "start",
         (
@@ -148,7 +124,7 @@ MEASURES: tuple[Measure, ...] = (
             Line("create-1000", "1,000 partitions created, and seen by all", "s", 10),
         ),
         6,
-        alone.start,
+        run=alone.start,
     ),
     Measure(
         "failover",
@@ -157,19 +133,19 @@ MEASURES: tuple[Measure, ...] = (
             Line("failover-worst", "kill -9 to the next ack, worst", "s", 30),
         ),
         8,
-        alone.failovers,
+        run=alone.failovers,
     ),
     Measure(
         "compaction",
         (Line("compaction", "compaction of the same bytes", "s", 1),),
         4,
-        alone.compacted,
+        run=alone.compacted,
     ),
     Measure(
         "restart",
         (Line("restart", "restart with 10 GiB of logs after kill -9, until in the ISR", "s", 2),),
         30,
-        alone.restart,
+        run=alone.restart,
         full=True,
     ),
 )  # fmt: skip

@@ -154,7 +154,7 @@ async def _one(measure: Measure, turns: Turns, reason: str) -> Result:
         )
     turns.progress(f"{measure.name}: some {measure.minutes:g} minutes")
     try:
-        result.samples = await measure.run(turns)
+        result.samples = await measure.samples(turns)
     except _FAILURES as error:
         result.reason = f"failed: {error}"
         turns.progress(f"{measure.name}: {result.reason}")

@@ -13,7 +13,7 @@ import trio
 
 from highwater.bench import compaction, failover
 from highwater.bench.everything.rate_rows import java
-from highwater.bench.everything.turns import Turns, broker_pids
+from highwater.bench.everything.turns import Once, Plan, Turns, broker_pids
 from highwater.bench.figures.cpu import cpu_seconds
 from highwater.bench.figures.memory import pss_mib
 from highwater.bench.figures.rows import Samples
@@ -44,12 +44,12 @@ Reader = Callable[[str, str, int], Awaitable[tuple[float, float]]]
 """Reads so many records of a topic; gives megabytes and the seconds from the first record on."""
 
 
-async def _librdkafka(bootstrap: str, topic: str, records: int) -> tuple[float, float]:
+async def librdkafka(bootstrap: str, topic: str, records: int) -> tuple[float, float]:
     found = json.loads(await output(reading.command(bootstrap, topic, records)))
     return found["records"] * RECORD_BYTES / 1e6, found["seconds"]
 
 
-async def _java(bootstrap: str, topic: str, records: int) -> tuple[float, float]:
+async def java_client(bootstrap: str, topic: str, records: int) -> tuple[float, float]:
     """ConsumerPerformance's fetch.time.ms: without the start of the JVM and of the group."""
     words = ["--bootstrap-server", bootstrap, "--topic", topic, "--messages", str(records)]
     words += ["--hide-header", "--timeout", "60000"]
@@ -60,28 +60,21 @@ async def _java(bootstrap: str, topic: str, records: int) -> tuple[float, float]
     return int(columns[4]) * RECORD_BYTES / 1e6, int(columns[7]) / 1000
 
 
-async def consume_librdkafka(turns: Turns) -> Samples:
-    return await _consume(turns, _librdkafka, "consume")
+def consume(read: Reader) -> Once:
+    """MB/s of reading what was just written, from the page cache, and the brokers' CPU time of it
+    in milliseconds a megabyte."""
 
-
-async def consume_java(turns: Turns) -> Samples:
-    return await _consume(turns, _java, "consume-java")
-
-
-async def _consume(turns: Turns, read: Reader, line: str) -> Samples:
-    """Reads what was just written, from the page cache; the brokers' CPU time is that of it."""
-
-    async def one(cluster: ProcessCluster, topic: str) -> dict[str, float]:
-        where, plan = cluster.direct_bootstrap, turns.plan
-        load = Load(where, topic, RECORD_BYTES, 128 << 10, "1", 0, 6 * plan.seconds, plan.megabytes)
+    async def once(plan: Plan, cluster: ProcessCluster, topic: str) -> tuple[float, float]:
+        where = cluster.direct_bootstrap
+        size = (6 * plan.seconds, plan.megabytes)
+        load = Load(where, topic, RECORD_BYTES, 128 << 10, "1", 0, *size)
         written = json.loads(await output(load.command()))["records"]
         pids = broker_pids(cluster)
         before = cpu_seconds(pids)
         megabytes, seconds = await read(where, topic, written)
-        used = cpu_seconds(pids) - before
-        return {line: megabytes / seconds, f"{line}-cpu": used * 1000 / megabytes}
+        return megabytes / seconds, (cpu_seconds(pids) - before) * 1000 / megabytes
 
-    return await turns.in_turn(one)
+    return once
 
 
 async def start(turns: Turns) -> Samples:
@@ -172,7 +165,8 @@ async def restart(turns: Turns) -> Samples:
         where, topic = cluster.direct_bootstrap, "restarted"
         config = {"min.insync.replicas": "2"}
         await trio.to_thread.run_sync(create_topic, where, topic, PARTITIONS, 3, config)
-        load = Load(where, topic, RECORD_BYTES, 1 << 20, "all", 0, LONG_S, turns.plan.restart_mb)
+        size = (LONG_S, turns.plan.restart_mb)
+        load = Load(where, topic, RECORD_BYTES, 1 << 20, "all", 0, *size)
         await output(load.command())
         await cluster.kill(broker(RESTARTED))
         began = time.monotonic()

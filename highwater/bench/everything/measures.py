@@ -9,11 +9,11 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from highwater.bench.everything.turns import Turns
+from highwater.bench.everything.turns import Once, Turns
 from highwater.bench.figures.rows import Line, Row, Samples
 
 Run = Callable[[Turns], Awaitable[Samples]]
-"""The measure itself."""
+"""A measure that starts what it needs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,9 +22,19 @@ class Measure:
     lines: tuple[Line, ...]
     minutes: float
     """Roughly how long it takes on two quiet cores."""
-    run: Run
+    load: Once | None = None
+    """What the clusters that stay up take in turn; None where there is a `run`."""
+    run: Run | None = None
+    partitions: int = 3
+    """Those of a load's topic."""
     full: bool = False
     """Whether it is measured by --full alone."""
+
+    async def samples(self, turns: Turns) -> Samples:
+        if self.load is None:
+            assert self.run is not None, self.name
+            return await self.run(turns)
+        return await turns.in_turn(self.lines, self.load, self.partitions)
 
 
 @dataclass(slots=True)

@@ -9,10 +9,9 @@ from typing import Any
 
 import trio
 
-from highwater.bench.everything.measures import Run
-from highwater.bench.everything.turns import Turns, broker_pids, flat
+from highwater.bench.everything.turns import Once, Plan, Turns, broker_pids, flat
 from highwater.bench.figures.memory import pss_mib
-from highwater.bench.figures.rows import Samples
+from highwater.bench.figures.rows import Line, Samples
 from highwater.bench.figures.sides import BenchFailed
 from highwater.bench.load import Load
 from highwater.bench.loads import mixed as mixed_load
@@ -38,7 +37,6 @@ async def produced(load: Load) -> float:
 
 
 def produce(
-    line: str,
     *,
     record_bytes: int = 1000,
     batch_kib: int = 128,
@@ -46,43 +44,42 @@ def produce(
     settings: Mapping[str, Any] | None = None,
     transaction: tuple[int, float] | None = None,
     share: float = 1.0,
-) -> Run:
+) -> Once:
     """MB/s through librdkafka; `share` of the plan's megabytes where the load is a slow one."""
 
-    async def run(turns: Turns) -> Samples:
-        async def one(cluster: ProcessCluster, topic: str) -> dict[str, float]:
-            load = Load(
-                bootstrap=cluster.direct_bootstrap,
-                topic=topic,
-                record_bytes=record_bytes,
-                batch_bytes=batch_kib * KIB,
-                acks=acks,
-                warm_up_s=0.3,
-                measure_s=turns.plan.seconds,
-                measure_mb=turns.plan.megabytes * share,
-                settings=dict(settings or {}),
-                transaction=transaction,
-            )
-            return {line: await produced(load)}
+    async def once(plan: Plan, cluster: ProcessCluster, topic: str) -> tuple[float]:
+        load = Load(
+            bootstrap=cluster.direct_bootstrap,
+            topic=topic,
+            record_bytes=record_bytes,
+            batch_bytes=batch_kib * KIB,
+            acks=acks,
+            warm_up_s=0.3,
+            measure_s=plan.seconds,
+            measure_mb=plan.megabytes * share,
+            settings=dict(settings or {}),
+            transaction=transaction,
+        )
+        return (await produced(load),)
 
-        return await turns.in_turn(one)
-
-    return run
+    return once
 
 
-def singles(what: str, p50: str, p99: str) -> Run:
-    """Milliseconds of one record at a time."""
+def singles(what: str) -> Once:
+    """Milliseconds of one record at a time: p50 and p99."""
 
-    async def run(turns: Turns) -> Samples:
-        async def one(cluster: ProcessCluster, topic: str) -> dict[str, float]:
-            count = turns.plan.writes
-            command = single_writes.command(what, cluster.direct_bootstrap, topic, count)
-            found = json.loads(await output(command))
-            return {p50: found["p50_ms"], p99: found["p99_ms"]}
+    async def once(plan: Plan, cluster: ProcessCluster, topic: str) -> tuple[float, float]:
+        command = single_writes.command(what, cluster.direct_bootstrap, topic, plan.writes)
+        found = json.loads(await output(command))
+        return found["p50_ms"], found["p99_ms"]
 
-        return await turns.in_turn(one, lambda ms: 1 / ms, partitions=1)
+    return once
 
-    return run
+
+MIXED = (
+    Line("mixed-p99", "half of Kafka's maximum, mixed: p99 of produce", "ms", 2),
+    Line("mixed-p999", "the same, p99.9", "ms", 2),
+)
 
 
 async def mixed(turns: Turns) -> Samples:
@@ -91,64 +88,48 @@ async def mixed(turns: Turns) -> Samples:
     turns.progress(f"{turns.sides[-1].name} takes {most:.1f} MB/s at most: half of it is the load")
     rate = most / 2 * 1e6 / mixed_load.RECORD_BYTES
 
-    async def one(cluster: ProcessCluster, topic: str) -> dict[str, float]:
-        command = mixed_load.command(cluster.direct_bootstrap, topic, rate, turns.plan.seconds)
+    async def once(plan: Plan, cluster: ProcessCluster, topic: str) -> tuple[float, float]:
+        command = mixed_load.command(cluster.direct_bootstrap, topic, rate, plan.seconds)
         found = json.loads(await output(command))
         if not found["read"]:
             raise BenchFailed("the readers beside the load read nothing")
-        return {"mixed-p99": found["p99_ms"], "mixed-p999": found["p999_ms"]}
+        return found["p99_ms"], found["p999_ms"]
 
-    return await turns.in_turn(one, lambda ms: 1 / ms)
+    return await turns.in_turn(MIXED, once)
 
 
 async def _most(turns: Turns) -> float:
     """MB/s by librdkafka's defaults, when it does not grow any more."""
     rates: list[float] = []
-
-    async def one(cluster: ProcessCluster, topic: str) -> dict[str, float]:
-        where, plan = cluster.direct_bootstrap, turns.plan
-        load = Load(
-            where, topic, mixed_load.RECORD_BYTES, 1_000_000, "all", 0.3, plan.seconds,
-            plan.megabytes, DEFAULTS,
-        )  # fmt: skip
-        return {"rate": await produced(load)}
-
+    once = produce(batch_kib=977, settings=DEFAULTS)
     while len(rates) < turns.plan.warm and not flat(rates):
-        rates.append((await turns.once_on_last(one))["rate"])
+        rates += await turns.once_on_last(once)
     return max(rates)
 
 
-def requests(api: str, connections: int, line: str) -> Run:
+def requests(api: str, connections: int) -> Once:
     """Requests a second, one in flight on each connection."""
 
-    async def run(turns: Turns) -> Samples:
-        async def one(cluster: ProcessCluster, topic: str) -> dict[str, float]:
-            seconds = min(turns.plan.seconds, 5)
-            address = cluster.address(cluster.brokers[0])
-            command = request_rate.command(api, address, topic, connections, seconds)
-            return {line: json.loads(await output(command))["a_second"]}
+    async def once(plan: Plan, cluster: ProcessCluster, topic: str) -> tuple[float]:
+        address, seconds = cluster.address(cluster.brokers[0]), min(plan.seconds, 5)
+        command = request_rate.command(api, address, topic, connections, seconds)
+        return (json.loads(await output(command))["a_second"],)
 
-        return await turns.in_turn(one)
-
-    return run
+    return once
 
 
-def java_produce(line: str, properties: Sequence[str], share: float = 1.0) -> Run:
+def java_produce(properties: Sequence[str], share: float = 1.0) -> Once:
     """MB/s of Kafka's own ProducerPerformance, 1000-byte records."""
 
-    async def run(turns: Turns) -> Samples:
-        count = max(1000, int(turns.plan.megabytes * share * 1000))
+    async def once(plan: Plan, cluster: ProcessCluster, topic: str) -> tuple[float]:
+        count = max(1000, int(plan.megabytes * share * 1000))
+        words = ["--topic", topic, "--num-records", str(count), "--record-size", "1000"]
+        words += ["--throughput", "-1", "--producer-props", "acks=all", *properties]
+        words.append(f"bootstrap.servers={cluster.direct_bootstrap}")
+        said = await output(java("org.apache.kafka.tools.ProducerPerformance", words))
+        return (java_rate(said),)
 
-        async def one(cluster: ProcessCluster, topic: str) -> dict[str, float]:
-            words = ["--topic", topic, "--num-records", str(count), "--record-size", "1000"]
-            words += ["--throughput", "-1", "--producer-props", "acks=all", *properties]
-            words.append(f"bootstrap.servers={cluster.direct_bootstrap}")
-            said = await output(java("org.apache.kafka.tools.ProducerPerformance", words))
-            return {line: java_rate(said)}
-
-        return await turns.in_turn(one)
-
-    return run
+    return once
 
 
 def java(main_class: str, words: Sequence[str]) -> list[str]:
@@ -168,6 +149,13 @@ def java_rate(said: str) -> float:
     return float(word.replace(",", "")) * 1000 / 1e6
 
 
+FOOTPRINT = (
+    Line("memory-idle", "memory of an idle broker", "MiB PSS", 8),
+    Line("memory-loaded", "memory of a loaded broker", "MiB PSS", 8),
+    Line("disk", "bytes on disk a record of 100 B", "bytes", 1),
+)
+
+
 async def footprint(turns: Turns) -> Samples:
     """PSS of a broker, idle and after a load, and bytes on disk a record; in this order."""
     samples = Samples()
@@ -176,18 +164,18 @@ async def footprint(turns: Turns) -> Samples:
     for index, cluster in enumerate(clusters):
         samples.add("memory-idle", index, *map(pss_mib, broker_pids(cluster)))
 
-    async def one(cluster: ProcessCluster, topic: str) -> dict[str, float]:
-        index = clusters.index(cluster)
+    async def once(plan: Plan, cluster: ProcessCluster, topic: str) -> tuple[float]:
         load = Load(
-            cluster.direct_bootstrap, topic, 100, 16 * KIB, "all", 0, turns.plan.seconds,
-            turns.plan.megabytes / 10,
+            cluster.direct_bootstrap, topic, 100, 16 * KIB, "all", 0, plan.seconds,
+            plan.megabytes / 10,
         )  # fmt: skip
-        found = json.loads(await output(load.command()))
+        records = json.loads(await output(load.command()))["records"]
         written = _bytes_on_disk(cluster.folder, topic)
-        samples.add("memory-loaded", index, *map(pss_mib, broker_pids(cluster)))
-        return {"disk": written / 3 / found["records"]}
+        pids = broker_pids(cluster)
+        samples.add("memory-loaded", clusters.index(cluster), *map(pss_mib, pids))
+        return (written / 3 / records,)
 
-    samples.update(await turns.in_turn(one))
+    samples.update(await turns.in_turn(FOOTPRINT[2:], once))
     return samples
 
 

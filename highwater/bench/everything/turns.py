@@ -13,14 +13,11 @@ from dataclasses import dataclass
 
 import trio
 
-from highwater.bench.figures.rows import Samples
+from highwater.bench.figures.rows import Line, Samples
 from highwater.bench.figures.sides import Sides
 from highwater.bench.figures.warm_memory import WarmMemory, written_back_mb
 from highwater.bench.loads.bench_topics import create_topic, delete_topic, until_gone
 from highwater.cluster.processes.process_cluster import ProcessCluster
-
-One = Callable[[ProcessCluster, str], Awaitable[dict[str, float]]]
-"""Measures once, on one cluster, by a topic of its own; gives a figure for each line."""
 
 FLAT = 1.1
 MUCH_MB = 50
@@ -52,6 +49,8 @@ class Plan:
     security: str = "plaintext"
 
 
+Once = Callable[[Plan, ProcessCluster, str], Awaitable[Sequence[float]]]
+"""Measures once, on one cluster, by a topic of its own; gives a figure for each line."""
 QUICK = Plan(2, 1, 2, 2, 100, 20, 1, 1, 100_000, 2, 20)
 DEFAULT = Plan()
 FULL = Plan(kills=30, their_kills=30)
@@ -95,11 +94,9 @@ class Turns(Sides):
         self._clusters, self._warm = [], None
         await self._stack.aclose()
 
-    async def in_turn(
-        self, one: One, speed: Callable[[float], float] = float, *, partitions: int = 3
-    ) -> Samples:
-        """Warms both sides up, and gives the pairs' samples; `speed` is that of the first line's
-        figure, if it is none itself."""
+    async def in_turn(self, lines: Sequence[Line], once: Once, partitions: int = 3) -> Samples:
+        """Warms both sides up, until the first line's figure gets no better, and gives the pairs'
+        samples."""
         clusters = await self.clusters()
         speeds: list[list[float]] = [[] for _ in clusters]
         for number in range(self.plan.warm):
@@ -107,24 +104,24 @@ class Turns(Sides):
                 break
             self.progress(f"warm-up {number + 1}")
             for cluster, seen in zip(clusters, speeds, strict=True):
-                first, *_ = (await self._once(one, cluster, partitions)).values()
-                seen.append(speed(first))
+                first, *_ = await self._once(once, cluster, partitions)
+                seen.append(first if lines[0].more_is_better else 1 / first)
         samples = Samples()
         for number in range(self.plan.pairs):
             said = []
             for index, cluster in enumerate(clusters):
-                found = await self._once(one, cluster, partitions)
-                for line, value in found.items():
-                    samples.add(line, index, value)
-                said.append(", ".join(f"{value:.2f}" for value in found.values()))
+                found = await self._once(once, cluster, partitions)
+                for line, value in zip(lines, found, strict=True):
+                    samples.add(line.name, index, value)
+                said.append(", ".join(f"{value:.2f}" for value in found))
             self.progress(f"pair {number + 1} of {self.plan.pairs}: {'; '.join(said)}")
         return samples
 
-    async def once_on_last(self, one: One) -> dict[str, float]:
+    async def once_on_last(self, once: Once) -> Sequence[float]:
         """A sample of the last side alone, which is Apache Kafka where there are two."""
-        return await self._once(one, (await self.clusters())[-1], 3)
+        return await self._once(once, (await self.clusters())[-1], 3)
 
-    async def _once(self, one: One, cluster: ProcessCluster, partitions: int) -> dict[str, float]:
+    async def _once(self, once: Once, cluster: ProcessCluster, partitions: int) -> Sequence[float]:
         self._topics += 1
         topic, replicas = f"bench-{self._topics}", min(3, self.plan.brokers)
         config = {"min.insync.replicas": str(min(2, replicas)), "file.delete.delay.ms": "1000"}
@@ -134,7 +131,7 @@ class Turns(Sides):
         await trio.to_thread.run_sync(create_topic, where, topic, partitions, replicas, config)
         before = written_back_mb()
         try:
-            return await one(cluster, topic)
+            return await once(self.plan, cluster, topic)
         finally:
             if (written := written_back_mb() - before) > MUCH_MB:
                 self.progress(f"{written:.0f} MB went to the disk meanwhile")

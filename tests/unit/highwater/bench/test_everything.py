@@ -36,9 +36,9 @@ async def _broken(_turns: Turns) -> Samples:
     raise BenchFailed("a record was not acknowledged")
 
 
-GOOD = Measure("good", (FAST, SLOW), 1, _measured)
-BAD = Measure("bad", (Line("bad", "a row that fails", "s", 1),), 1, _broken)
-LONG = Measure("long", (Line("long", "a long row", "s", 1),), 60, _measured, full=True)
+GOOD = Measure("good", (FAST, SLOW), 1, run=_measured)
+BAD = Measure("bad", (Line("bad", "a row that fails", "s", 1),), 1, run=_broken)
+LONG = Measure("long", (Line("long", "a long row", "s", 1),), 60, run=_measured, full=True)
 ALL = (GOOD, BAD, LONG)
 
 
