@@ -21,11 +21,10 @@ from highwater.bench.benchmark import option
 from highwater.bench.figures.memory import pss_mib
 from highwater.bench.figures.rows import Line, Samples, Table
 from highwater.bench.figures.sides import BenchFailed, Progress, Side, Sides
-from highwater.bench.loads.bench_topics import ANSWER_S, admin_client, create_topic
+from highwater.bench.loads.bench_topics import alter_topic, create_topic
 from highwater.bench.loads.keyed import Keyed, send
 from highwater.broker.log.checkpoints import CLEANER_OFFSETS, MalformedFileError, decode_offsets
 from highwater.broker.log.cleaner.compacted_records import scan
-from highwater.client_calls import ClientHangs, within
 from highwater.cluster.processes.process_cluster import ProcessCluster
 from highwater.kafka.client.connection import ClientConnection
 from highwater.kafka.types import TopicPartition
@@ -43,6 +42,7 @@ _CLEANER = {
 }
 _NOT_YET_COMPACTED = {"retention.ms": "-1"}
 """The records' timestamps are old."""
+_COMPACTED = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ async def _compact(
 ) -> tuple[dict[str, float], int, list[int]]:
     """The figures; the offset up to which the log was cleaned, and the offsets that are left."""
     bootstrap, data = cluster.direct_bootstrap, cluster.data_dirs(1)[0]
-    await trio.to_thread.run_sync(create_topic, bootstrap, TP.topic, 1, 1, _NOT_YET_COMPACTED)
+    await create_topic(bootstrap, TP.topic, 1, 1, _NOT_YET_COMPACTED)
     progress(f"{name}: producing {options.records} records over {options.keys} keys")
     await send(*cluster.address(1), TP, options.load)
     target = max(_bases(data))
@@ -107,7 +107,7 @@ async def _compact(
     pid = cluster.pid("broker-1")
     idle = pss_mib(pid)
     progress(f"{name}: cleaning up to offset {target}")
-    await trio.to_thread.run_sync(_make_compacted, bootstrap)
+    await alter_topic(bootstrap, TP.topic, _COMPACTED)
     began = time.monotonic()
     most = idle
     waits: list[float] = []
@@ -165,22 +165,3 @@ def _offsets(data: Path) -> Iterator[int]:
         for header in batches(view):
             for record in scan(payload_of(view, header), header.record_count):
                 yield header.base_offset + record.offset_delta
-
-
-def _make_compacted(bootstrap: str) -> None:
-    from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
-
-    admin = admin_client(bootstrap)
-    wanted = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01"}
-    entries = [
-        ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
-        for name, value in wanted.items()
-    ]
-    topic = ConfigResource(ConfigResource.Type.TOPIC, TP.topic, incremental_configs=entries)
-    try:
-        altered = admin.incremental_alter_configs([topic])[topic]
-        within(f"altering the topic {TP.topic}", ANSWER_S, altered.result)
-    except ClientHangs:
-        raise
-    except Exception as error:
-        raise BenchFailed(f"topic {TP.topic} could not be altered: {error}") from error

@@ -18,8 +18,9 @@ from highwater.bench.benchmark import option
 from highwater.bench.figures.memory import pss_mib
 from highwater.bench.figures.rows import Line, Table, percentile
 from highwater.bench.figures.sides import BenchFailed, Side, Sides
+from highwater.bench.loads.bench_topics import create_topic
 from highwater.bench.loads.many_producers import Outcome, Pressure
-from highwater.bench.loads.pipeline_load import create_topic, numbers, pressing
+from highwater.bench.loads.pipeline_load import numbers, pressing
 from highwater.cluster.interface import broker
 from highwater.cluster.processes.process_cluster import ProcessCluster
 from highwater.kafka.wire.codec import encode_request
@@ -54,7 +55,7 @@ class Options:
 
 async def run(options: Options, sides: Sides) -> Table:
     async def load(cluster: ProcessCluster, _: Side) -> dict[str, float]:
-        await create_topic(cluster, _TOPIC, [1])
+        await create_topic(cluster.direct_bootstrap, _TOPIC, 1, 1, {})
         await _busy(options, cluster, 3)  # the first use is slower
         alone = await _busy(options, cluster, options.seconds)
         pid = cluster.pid(broker(1))

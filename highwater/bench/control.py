@@ -115,7 +115,7 @@ async def _load(cluster: ProcessCluster, over: threading.Event) -> None:
     topic = "beside"
     try:
         bootstrap, config = cluster.bootstrap, {"min.insync.replicas": "2"}
-        await trio.to_thread.run_sync(create_topic, bootstrap, topic, 3, 3, config)
+        await create_topic(bootstrap, topic, 3, 3, config)
         load = Load(bootstrap, topic, 1000, 128 * 1024, "all", 0.3, BESIDE_S)
         await output(load.command())
     finally:

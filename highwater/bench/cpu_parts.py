@@ -231,12 +231,12 @@ async def _work(options: Options, kind: Kind, cluster: ProcessCluster) -> AsyncI
             megabytes += there
         return megabytes * 1e6 / size, megabytes
 
-    await trio.to_thread.run_sync(create_topic, *how)
+    await create_topic(*how)
     try:
         there = (await write(READ_MB))[1] if kind.reads else 0.0
         yield read if kind.reads else single if kind.single else write
     finally:
-        await trio.to_thread.run_sync(delete_topic, where, topic)
+        await delete_topic(where, topic)
         await until_gone(cluster.folder, topic)
 
 

@@ -21,6 +21,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -36,8 +37,8 @@ from highwater.bench.figures.sides import BenchFailed, Side, Sides
 from highwater.bench.loads.writes import CLIENTS, command, settings_file
 from highwater.cluster.ask import metadata
 from highwater.cluster.client_files import PROTOCOLS
-from highwater.cluster.interface import ClusterError, broker
-from highwater.cluster.leader_moves import move_leader
+from highwater.cluster.interface import broker
+from highwater.cluster.leader_moves import move_leader, reachable
 from highwater.cluster.processes import apache
 from highwater.cluster.processes.process_cluster import ProcessCluster
 from highwater.cluster.run_folder import TopicInfo
@@ -240,15 +241,10 @@ class Bench:
         return int(wanted)
 
     async def _metadata(self) -> Any:
-        last: Exception = ClusterError("no broker runs")
-        for number in self.cluster.brokers:
-            if self.cluster.running(broker(number)):
-                try:
-                    topics = [w.topic for w in self.writers]
-                    return await metadata(self.cluster.address(number), topics)
-                except OSError as error:
-                    last = error
-        raise BenchFailed(f"no broker answers: {last}")
+        for _, address in reachable(self.cluster):
+            with suppress(OSError):
+                return await metadata(address, [writer.topic for writer in self.writers])
+        raise BenchFailed("no broker answers")
 
     async def _whole(self) -> bool:
         found = await self._metadata()

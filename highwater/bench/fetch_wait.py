@@ -131,12 +131,12 @@ def _reads(options: Options, client: str) -> Iterator[tuple[str, Read]]:
 async def _fill(options: Options, client: str, cluster: ProcessCluster) -> None:
     bootstrap = cluster.direct_bootstrap
     if client != SMALL:
-        await trio.to_thread.run_sync(create_topic, bootstrap, WHOLE, 1, 1, {})
+        await create_topic(bootstrap, WHOLE, 1, 1, {})
         value, count = b"v" * RECORD_BYTES, options.written
         await trio.to_thread.run_sync(_produce, bootstrap, WHOLE, count, value)
         return
     small = {"segment.bytes": str(SEGMENT_BYTES)}
-    await trio.to_thread.run_sync(create_topic, bootstrap, SEGMENTS, 1, 1, small)
+    await create_topic(bootstrap, SEGMENTS, 1, 1, small)
     one = build_batch([Record(None, b"", 0)])
     value = b"v" * (SEGMENT_BYTES // 2 + 1 - len(one))  # two batches do not fit into one
     await trio.to_thread.run_sync(_produce, bootstrap, SEGMENTS, SEGMENT_COUNT, value)

@@ -17,8 +17,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import trio
-
 from highwater.bench.benchmark import option
 from highwater.bench.figures.curves import Series, page
 from highwater.bench.figures.rows import Line, Samples, Table
@@ -167,7 +165,7 @@ class _Flat:
 async def _topic(cluster: ProcessCluster, partitions: int) -> None:
     """Each partition has a record, so that a fetch finds one anywhere."""
     where, (host, port) = cluster.direct_bootstrap, cluster.address(1)
-    await trio.to_thread.run_sync(create_topic, where, TOPIC, partitions, 1, {})
+    await create_topic(where, TOPIC, partitions, 1, {})
     once = Spread("produce", host, port, TOPIC, partitions, requests=partitions, in_order=True)
     await output(once.command())
 

@@ -35,8 +35,8 @@ from highwater.bench.figures.sides import Sides
 from highwater.bench.figures.slow_host import MachineWatch, SlowMoments, long_steps, watching
 from highwater.bench.figures.warm_memory import WarmMemory
 from highwater.bench.loads.many_producers import Pressure
-from highwater.bench.loads.pipeline_load import create_topic, numbers, pressing
-from highwater.bench.loads.steps_loads import LOADS, Load
+from highwater.bench.loads.pipeline_load import numbers, pressing
+from highwater.bench.loads.steps_loads import LOADS, Load, one_partition
 from highwater.cluster.interface import broker
 from highwater.cluster.processes.process_cluster import ProcessCluster
 
@@ -117,7 +117,7 @@ async def _measure(
     watch: MachineWatch,
 ) -> Steps:
     steps: Steps = {}
-    await create_topic(cluster, _BESIDE, [1, 2, 3])
+    await one_partition(cluster, _BESIDE)
     async with _scraped(cluster, steps), _busy(cluster):
         await drive(cluster, load)
     for number in cluster.brokers:  # "no long step" says nothing of a loop that is not watched

@@ -93,7 +93,7 @@ class _Bench:
     async def measure(self) -> dict[str, list[float]]:
         bootstrap, config = self.cluster.direct_bootstrap, {"min.insync.replicas": "2"}
         partitions = self.options.partitions
-        await trio.to_thread.run_sync(create_topic, bootstrap, TOPIC, partitions, 3, config)
+        await create_topic(bootstrap, TOPIC, partitions, 3, config)
         try:
             async with producing(bootstrap, partitions):
                 for number in range(self.options.rounds):

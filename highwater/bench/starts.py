@@ -137,9 +137,7 @@ async def _memory(side: Side, seconds: float) -> float:
     settings = {"folder": str(side.folder / "memory"), "zookeeper": side.zookeeper}
     agent = await trio.to_thread.run_sync(AgentProcess.start, settings)
     try:
-        await trio.to_thread.run_sync(
-            create_topic, agent.bootstrap, "orders", 3, 3, dict[str, str]()
-        )
+        await create_topic(agent.bootstrap, "orders", 3, 3, {})
         load = Load(agent.bootstrap, "orders", 1000, 16384, "all", 0.3, seconds, 40 * seconds)
         await output(load.command())
         return pss_mib(agent.pid)

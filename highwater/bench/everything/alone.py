@@ -164,7 +164,7 @@ async def restart(turns: Turns) -> Samples:
     async def load(cluster: ProcessCluster, _: Side) -> dict[str, float]:
         where, topic = cluster.direct_bootstrap, "restarted"
         config = {"min.insync.replicas": "2"}
-        await trio.to_thread.run_sync(create_topic, where, topic, PARTITIONS, 3, config)
+        await create_topic(where, topic, PARTITIONS, 3, config)
         size = (LONG_S, turns.plan.restart_mb)
         load = Load(where, topic, RECORD_BYTES, 1 << 20, "all", 0, *size)
         await output(load.command())

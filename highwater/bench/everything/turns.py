@@ -128,14 +128,14 @@ class Turns(Sides):
         where = cluster.direct_bootstrap
         if self._warm is not None:
             await trio.to_thread.run_sync(self._warm.fill)
-        await trio.to_thread.run_sync(create_topic, where, topic, partitions, replicas, config)
+        await create_topic(where, topic, partitions, replicas, config)
         before = written_back_mb()
         try:
             return await once(self.plan, cluster, topic)
         finally:
             if (written := written_back_mb() - before) > MUCH_MB:
                 self.progress(f"{written:.0f} MB went to the disk meanwhile")
-            await trio.to_thread.run_sync(delete_topic, where, topic)
+            await delete_topic(where, topic)
             # its data would fill the memory that the other side's page cache needs
             await until_gone(cluster.folder, topic)
 

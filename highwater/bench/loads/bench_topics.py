@@ -1,16 +1,15 @@
-"""The benchmarks' topics, made and deleted by librdkafka."""
+"""The benchmarks' topics, made, changed and deleted by librdkafka."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import trio
 
 from highwater.bench.figures.sides import BenchFailed
-from highwater.client_calls import ClientHangs, within
+from highwater.client_calls import apart
 
 WHOLE_S = 30
 ANSWER_S = 90
@@ -23,41 +22,73 @@ def admin_client(bootstrap: str) -> Any:
     return AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
 
 
-def create_topic(
-    bootstrap: str, topic: str, partitions: int, replicas: int, config: Mapping[str, str]
+async def _done(phase: str, bootstrap: str, ask: Callable[[Any], Mapping[Any, Any]]) -> None:
+    """Asks for one thing, and waits until it is done; raises BenchFailed with the error."""
+    from confluent_kafka import KafkaException
+
+    admin = admin_client(bootstrap)  # its futures fail once it is deleted
+    (future,) = ask(admin).values()
+    try:
+        await apart(phase, ANSWER_S, future.result)
+    except KafkaException as error:
+        raise BenchFailed(f"{phase}: {error}") from error
+
+
+async def create_topic(
+    bootstrap: str,
+    topic: str,
+    partitions: int,
+    replicas: int,
+    config: Mapping[str, str],
+    brokers: list[int] | None = None,
 ) -> None:
-    """Returns when every partition has a leader and all its replicas are in sync."""
+    """Returns when every partition has a leader and all its replicas are in sync.
+
+    `brokers`: those of the only partition, of which the first one leads; else Kafka places them.
+    """
     from confluent_kafka.admin import NewTopic
 
-    admin, phase = admin_client(bootstrap), f"making the topic {topic}"
-    wanted = NewTopic(topic, partitions, replicas, config=dict(config))
-    try:
-        made = admin.create_topics([wanted])[topic]
-        within(phase, ANSWER_S, made.result)
-    except ClientHangs:
-        raise
-    except Exception as error:
-        raise BenchFailed(f"topic {topic} could not be created: {error}") from error
-    deadline = time.monotonic() + WHOLE_S
-    while time.monotonic() < deadline:
-        told = within(phase, ANSWER_S, admin.list_topics, topic, 10)
-        seen = told.topics[topic].partitions.values()
-        whole = [p for p in seen if p.leader >= 0 and len(p.isrs) == replicas]
-        if len(whole) == partitions:
-            return
-        time.sleep(0.05)
+    where = {"replica_assignment": [brokers]} if brokers else {"replication_factor": replicas}
+    phase = f"making the topic {topic}"
+    wanted = NewTopic(topic, partitions, config=dict(config), **where)
+    await _done(phase, bootstrap, lambda admin: admin.create_topics([wanted]))
+    admin = admin_client(bootstrap)
+    with trio.move_on_after(WHOLE_S):
+        while True:
+            told = await apart(phase, ANSWER_S, admin.list_topics, topic, 10)
+            seen = told.topics[topic].partitions.values()
+            whole = [p for p in seen if p.leader >= 0 and len(p.isrs) == replicas]
+            if len(whole) == partitions:
+                return
+            await trio.sleep(0.05)
     raise BenchFailed(f"topic {topic} was not whole {WHOLE_S} s after its creation")
 
 
-def delete_topic(bootstrap: str, topic: str) -> None:
-    admin = admin_client(bootstrap)  # its futures fail once it is deleted
-    try:
-        deleted = admin.delete_topics([topic])[topic]
-        within(f"deleting the topic {topic}", ANSWER_S, deleted.result)
-    except ClientHangs:
-        raise
-    except Exception as error:
-        raise BenchFailed(f"topic {topic} could not be deleted: {error}") from error
+async def alter_topic(bootstrap: str, topic: str, config: Mapping[str, str]) -> None:
+    from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
+
+    entries = [
+        ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+        for name, value in config.items()
+    ]
+    wanted = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=entries)
+    phase = f"altering the topic {topic}"
+    await _done(phase, bootstrap, lambda admin: admin.incremental_alter_configs([wanted]))
+
+
+async def grow_topic(bootstrap: str, topic: str, partitions: int) -> None:
+    from confluent_kafka.admin import NewPartitions
+
+    wanted, phase = NewPartitions(topic, partitions), f"growing the topic {topic}"
+    await _done(phase, bootstrap, lambda admin: admin.create_partitions([wanted]))
+
+
+async def delete_topic(bootstrap: str, topic: str) -> None:
+    """Returns when the brokers no longer name it; its files stay for a while (`until_gone`)."""
+    phase = f"deleting the topic {topic}"
+    await _done(
+        phase, bootstrap, lambda admin: admin.delete_topics([topic], operation_timeout=WHOLE_S)
+    )
 
 
 async def until_gone(folder: Path, topic: str) -> None:

@@ -13,13 +13,13 @@ from struct import Struct
 import trio
 
 from highwater.bench.figures.sides import BenchFailed
+from highwater.bench.loads.bench_topics import create_topic, delete_topic, grow_topic
 from highwater.bench.loads.keyed import Keyed, send
 from highwater.bench.loads.many_partitions import create, until_led
 from highwater.bench.loads.many_producers import Pressure
-from highwater.bench.loads.pipeline_load import create_topic, delete_topic, end_offset, pressing
+from highwater.bench.loads.pipeline_load import pressing
 from highwater.cluster.ask import ask, metadata
 from highwater.cluster.interface import broker
-from highwater.cluster.leader_moves import controller_address
 from highwater.cluster.processes.process_cluster import ProcessCluster
 from highwater.kafka.client.connection import ClientConnection
 from highwater.kafka.errors import ErrorCode
@@ -47,11 +47,20 @@ class Load:
 
 
 Drive = Callable[[ProcessCluster, Load], Awaitable[None]]
+_ONE = {"min.insync.replicas": "1", "file.delete.delay.ms": "100"}
+
+
+async def one_partition(
+    cluster: ProcessCluster, topic: str, config: Mapping[str, str] | None = None
+) -> None:
+    """A topic of one partition, which broker 1 leads."""
+    given = {**_ONE, **(config or {})}
+    await create_topic(cluster.direct_bootstrap, topic, 1, 3, given, [1, 2, 3])
 
 
 async def _batches(cluster: ProcessCluster, load: Load, kib: int) -> None:
     """A closed loop of producers with acks=all, and readers of all records from the beginning."""
-    await create_topic(cluster, _TOPIC, [1, 2, 3])
+    await one_partition(cluster, _TOPIC)
     host, port = cluster.address(1)
     pressure = Pressure(host, port, _TOPIC, load.connections, kib * 1024, seconds=load.seconds)
     async with trio.open_nursery() as nursery, pressing(pressure) as running:
@@ -88,13 +97,12 @@ async def _read(address: tuple[str, int], offsets: Iterable[int] = repeat(0)) ->
 
 async def cold(cluster: ProcessCluster, load: Load) -> None:
     """Readers of records that are only on the disk, while the disk has others to write."""
-    await create_topic(cluster, _TOPIC, [1, 2, 3])
-    await create_topic(cluster, "other", [1, 2, 3])
+    await one_partition(cluster, _TOPIC)
+    await one_partition(cluster, "other")
     host, port = cluster.address(1)
     pressure = Pressure(host, port, _TOPIC, load.connections, 128 * 1024, seconds=load.seconds / 2)
     async with pressing(pressure) as running:
-        await running.end(within_s=load.seconds + 60)
-    end = await end_offset(cluster.address(1), _TOPIC)
+        end = (await running.end(within_s=load.seconds + 60)).highest_offset + 1
     folders = [folder for n in cluster.brokers for folder in cluster.data_dirs(n)]
     await trio.to_thread.run_sync(_leave_memory, folders)
     offsets = list(range(0, end, max(1, end // 600)))
@@ -134,22 +142,9 @@ async def metadata_of_many(cluster: ProcessCluster, load: Load) -> None:
         with trio.move_on_after(load.seconds):
             while True:
                 partitions += 1
-                await _grow(cluster, partitions)
+                await grow_topic(cluster.direct_bootstrap, _TOPIC, partitions)
                 await trio.sleep(0.3)
         nursery.cancel_scope.cancel()
-
-
-async def _grow(cluster: ProcessCluster, partitions: int) -> None:
-    topic = messages.CreatePartitionsRequest.CreatePartitionsTopic
-    request = messages.CreatePartitionsRequest(
-        topics=[topic(name=_TOPIC, count=partitions, assignments=None)],
-        timeout_ms=20_000,
-        validate_only=False,
-    )
-    answer = await ask(await controller_address(cluster), request, 1, 30)
-    code = ErrorCode(answer.results[0].error_code)
-    if code is not ErrorCode.NONE:
-        raise BenchFailed(f"no partition {partitions}: {code.name}")
 
 
 async def creation(cluster: ProcessCluster, load: Load) -> None:
@@ -157,7 +152,7 @@ async def creation(cluster: ProcessCluster, load: Load) -> None:
     await create(cluster, _TOPIC, load.partitions, 3)
     await until_led(cluster, load.partitions, set(cluster.brokers))
     await trio.sleep(2)  # its followers' first fetches, checkpoints
-    await delete_topic(cluster, _TOPIC)
+    await delete_topic(cluster.direct_bootstrap, _TOPIC)
     await trio.sleep(2)  # its files
 
 
@@ -311,13 +306,9 @@ class _Member:
 
 async def cleaning(cluster: ProcessCluster, load: Load) -> None:
     """A compacted topic of small segments, written during its cleaning."""
-    await create_topic(
-        cluster,
-        _TOPIC,
-        [1, 2, 3],
-        {"cleanup.policy": "compact", "segment.bytes": "1048576", "retention.ms": "-1",
-         "min.cleanable.dirty.ratio": "0.01"},
-    )  # fmt: skip
+    compacted = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01"}
+    small = {"segment.bytes": "1048576", "retention.ms": "-1"}
+    await one_partition(cluster, _TOPIC, {**compacted, **small})
     seed = 0
     with trio.move_on_after(max(load.seconds, 20)):  # the cleaner looks every few seconds
         while True:
@@ -328,7 +319,7 @@ async def cleaning(cluster: ProcessCluster, load: Load) -> None:
 
 async def recovery(cluster: ProcessCluster, load: Load) -> None:
     """A follower is killed under load and comes back: its logs are recovered and catch up."""
-    await create_topic(cluster, _TOPIC, [1, 2, 3])
+    await one_partition(cluster, _TOPIC)
     host, port = cluster.address(1)
     pressure = Pressure(host, port, _TOPIC, load.connections, 128 * 1024)
     async with pressing(pressure) as running:

@@ -16,7 +16,7 @@ import pytest
 import trio
 
 from highwater import client_calls
-from highwater.bench import compaction, fetch_wait, rebalancing
+from highwater.bench import fetch_wait, rebalancing
 from highwater.bench.figures.sides import BenchFailed
 from highwater.bench.loads import bench_topics, load_process
 from highwater.chaos import app_verdict
@@ -84,7 +84,10 @@ class StandIn:
         names = (getattr(one, "topic", None) or getattr(one, "group_id", one) for one in wanted)
         return {name: Future(self) for name in names}
 
-    create_topics = delete_topics = list_consumer_group_offsets = _futures
+    create_topics = list_consumer_group_offsets = _futures
+
+    def delete_topics(self, wanted: list[Any], **more: Any) -> dict[Any, Any]:
+        return self._futures(wanted)
 
     def incremental_alter_configs(self, wanted: list[Any]) -> dict[Any, Any]:
         return {one: Future(self) for one in wanted}
@@ -140,8 +143,7 @@ def stand_ins(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     for own in (reader, app_verdict, trace_reader, confluent_workload, rebalancing, fetch_wait):
         monkeypatch.setattr(own, "SOON_S", LIMIT_S)
     monkeypatch.setattr(reader, "ANSWER_S", LIMIT_S)
-    for module in (bench_topics, compaction):
-        monkeypatch.setattr(module, "ANSWER_S", LIMIT_S)
+    monkeypatch.setattr(bench_topics, "ANSWER_S", LIMIT_S)
     StandIn.over = threading.Event()
     StandIn.hangs = ""
     yield
@@ -208,14 +210,14 @@ def test_a_groups_offsets_for_the_reason_of_a_loss() -> None:
 @pytest.mark.parametrize(
     ("work", "call", "told"),
     [
-        (lambda: bench_topics.create_topic("", "orders", 1, 1, {}), "result",
+        (lambda: trio.run(bench_topics.create_topic, "", "orders", 1, 1, {}), "result",
          "making the topic orders: Future.result"),
-        (lambda: bench_topics.create_topic("", "orders", 1, 1, {}), "list_topics",
+        (lambda: trio.run(bench_topics.create_topic, "", "orders", 1, 1, {}), "list_topics",
          "making the topic orders: StandIn.list_topics"),
-        (lambda: bench_topics.delete_topic("", "orders"), "result",
+        (lambda: trio.run(bench_topics.delete_topic, "", "orders"), "result",
          "deleting the topic orders: Future.result"),
-        (lambda: compaction._make_compacted(""), "result",
-         f"altering the topic {compaction.TP.topic}: Future.result"),
+        (lambda: trio.run(bench_topics.alter_topic, "", "orders", {}), "result",
+         "altering the topic orders: Future.result"),
     ],
 )  # fmt: skip
 def test_a_benchmarks_topics(work: Callable[[], object], call: str, told: str) -> None:
