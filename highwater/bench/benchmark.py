@@ -65,7 +65,7 @@ class Benchmark:
     """Highwater's, where it is not what is compared."""
     section: Callable[[Any, str | None], tuple[str, str]] | None = None
     """Of the options, and of what it is measured against: the name of its section of a page, and
-    the section's title."""
+    the section's heading."""
     page: Callable[[Any, str], str] | None = None
     """Of what it found and a sentence: a page with plots."""
     problem: Callable[[Any], str] | None = None

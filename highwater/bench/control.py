@@ -46,9 +46,9 @@ class Options:
     rounds: int = option(1, least=1)
 
     def section(self, against: str | None) -> tuple[str, str]:
-        """The name and the title of the section of a page."""
+        """The name and the heading of the section of a page."""
         by = against == "zookeeper"
-        return "bench control" + " zookeeper" * by, "Many partitions" + ", by ZooKeeper" * by
+        return "bench control" + " zookeeper" * by, "## Many partitions" + ", by ZooKeeper" * by
 
     def lines(self) -> list[Line]:
         what = f"{self.create} partitions in one request, RF {self.replicas}"

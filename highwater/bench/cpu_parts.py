@@ -97,7 +97,7 @@ class Options:
         return min(3, self.brokers)
 
     def section(self, _against: str | None) -> tuple[str, str]:
-        """The name of the section of a page, which has no title."""
+        """The name of the section of a page, which has no heading."""
         return f"bench cpu --brokers {self.brokers}" if self.brokers != 3 else "bench cpu", ""
 
 

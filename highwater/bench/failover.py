@@ -81,10 +81,10 @@ class Options:
         return (SWAP,) if self.swap else (LEADER, CONTROLLER)[: 2 - self.no_controller]
 
     def section(self, _against: str | None) -> tuple[str, str]:
-        """The name and the title of the section of a page."""
-        name, title = "failover", "A leader is killed"
+        """The name and the heading of the section of a page."""
+        name, title = "failover", "## A leader is killed"
         if self.swap:
-            name, title = "swap", "A leader is moved"
+            name, title = "swap", "## A leader is moved"
         if self.backoff_ms is not None:
             name += " with retry.backoff.ms"
             title += f", retry.backoff.ms={self.backoff_ms}"

@@ -62,9 +62,9 @@ class Options:
         return self.records + 2 * max(self.min_mib) * MIB // RECORD_BYTES
 
     def section(self, _against: str | None) -> tuple[str, str]:
-        """The name and the title of the section of a page."""
+        """The name and the heading of the section of a page."""
         which = "" if self.clients == CLIENTS else " ".join(self.clients)
-        return f"bench fetch-wait {which}".strip(), f"fetch.min.bytes: {which or 'all clients'}"
+        return f"bench fetch-wait {which}".strip(), f"## fetch.min.bytes: {which or 'all clients'}"
 
 
 @dataclass(frozen=True, slots=True)

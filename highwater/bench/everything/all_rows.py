@@ -21,8 +21,11 @@ from typing import Any
 import psutil
 import trio
 
+from highwater.bench.benchmark import option
+from highwater.bench.everything import page
+from highwater.bench.everything.comparison import MEASURES, NAMES
 from highwater.bench.everything.measures import Measure, Result
-from highwater.bench.everything.turns import Plan, Turns
+from highwater.bench.everything.turns import DEFAULT, FULL, QUICK, Plan, Turns
 from highwater.bench.figures.sides import Side, Sides
 from highwater.child_processes import StartError
 from highwater.cluster.interface import ClusterError
@@ -75,12 +78,14 @@ class Kept:
         self.save()
 
     def save(self) -> None:
-        if self.file is None:
-            return
+        if self.file is not None:
+            part = self.file.with_name(self.file.name + ".part")
+            part.write_text(json.dumps(self.as_json(), indent=1) + "\n")
+            part.replace(self.file)
+
+    def as_json(self) -> dict[str, Any]:
         found = {name: result.as_json() for name, result in self.results.items()}
-        part = self.file.with_name(self.file.name + ".part")
-        part.write_text(json.dumps({"about": self.about, "results": found}, indent=1) + "\n")
-        part.replace(self.file)
+        return {"about": self.about, "results": found}
 
 
 def about(size: str, sides: Sequence[Side]) -> dict[str, Any]:
@@ -110,7 +115,76 @@ def commit() -> str:
     return done[0].stdout.strip() + "+" * bool(done[1].stdout.strip())
 
 
-async def run(
+@dataclass(frozen=True, slots=True)
+class Options:
+    rows: tuple[str, ...] = option(
+        NAMES, "Measure this row alone, as `bench NAME` does.", flag="--row", of=NAMES
+    )
+    full: bool = option(False, "30 kills, and the restart of 10 GiB: some hours more.")
+    quick: bool = option(False, "Tiny sizes: a test of the command, no measurement.")
+    minutes: float = option(90.0, "No row begins after that.", least=0)
+    json_file: Path = option(
+        Path("bench-all.json"),
+        "Each row's figures, as soon as they are there: the same command again goes on, also at a"
+        " later commit, which the table tells.",
+        flag="--json",
+    )
+    validation: str = option(
+        "full", f"What Highwater checks of a produced batch ({VALIDATION}).", of=("full", "headers")
+    )
+    again: bool = option(False, "Measure again the rows that the file has already.")
+
+    def __post_init__(self) -> None:
+        if self.full and self.quick:
+            raise ValueError("--full and --quick exclude each other")
+
+    @property
+    def size(self) -> str:
+        return "full" if self.full else "quick" if self.quick else "default"
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """The rows that were asked for, and the results of all."""
+
+    rows: Sequence[str]
+    kept: Kept
+    theirs: str
+
+    def text(self) -> str:
+        return page.text([m for m in MEASURES if m.name in self.rows], self.kept.results)
+
+    def markdown(self) -> str:
+        about = self.kept.about
+        facts = f"{about['memory_gib']} GiB, Python {about['python']}; size {about['size']}"
+        note = "medians (least to greatest of how many), and the ratio, above 1 where Highwater is"
+        table = page.markdown(MEASURES, self.kept.results, self.theirs)
+        return f"{facts}: {note} ahead.\n\n{table}"
+
+    def html(self, _sentence: str) -> str:
+        return page.page(MEASURES, self.kept.results, self.kept.about, self.theirs)
+
+    def as_json(self) -> dict[str, Any]:
+        return self.kept.as_json()
+
+    def problem(self) -> str:
+        failed = [r.name for r in self.kept.results.values() if r.reason.startswith("failed")]
+        return f"failed: {', '.join(failed)}" if failed else ""
+
+
+async def run(options: Options, sides: Sides) -> Comparison:
+    sides.ours.properties = {VALIDATION: options.validation}
+    kept = Kept.load(options.json_file, about(options.size, sides.sides))
+    wanted = [measure for measure in MEASURES if measure.name in options.rows]
+    for measure in wanted if options.again else ():
+        kept.results.pop(measure.name, None)
+    plan = {"full": FULL, "quick": QUICK, "default": DEFAULT}[options.size]
+    full = options.full or options.quick
+    await measured(wanted, plan, sides, kept, full=full, minutes=options.minutes)
+    return Comparison(options.rows, kept, sides.theirs or "nothing")
+
+
+async def measured(
     measures: Sequence[Measure],
     plan: Plan,
     sides: Sides,

@@ -9,10 +9,9 @@ from __future__ import annotations
 import re
 
 
-def section(title: str, command: str, table: str) -> str:
-    """A heading, where there is a title; the command behind the figures, and their table."""
-    heading = f"## {title}\n\n" if title else ""
-    return f"{heading}{command}.\n\n{table}"
+def section(heading: str, command: str, table: str) -> str:
+    """A heading, where there is one; the command behind the figures, and their table."""
+    return "\n\n".join([*filter(None, [heading]), f"{command}.", table])
 
 
 def put(page: str, name: str, text: str) -> str:

@@ -5,7 +5,6 @@ Each row of the table of benchmarks is a command, whose options are the fields o
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 from pathlib import Path
 from typing import Any
@@ -14,17 +13,12 @@ import click
 import trio
 
 from highwater.bench.benchmark import Benchmark
+from highwater.bench.everything.comparison import NAMES
 from highwater.bench.figures.markdown import section
-from highwater.bench.table import BENCHMARKS, NAMES
-from highwater.cli.bench.bench_all import everything
+from highwater.bench.table import BENCHMARKS
 from highwater.cli.bench.bench_options import (
-    against_option,
-    dir_option,
-    json_option,
-    markdown_option,
     measured_here,
-    option_of,
-    page_option,
+    options_of,
     put_into,
     sides_of,
     write_json,
@@ -36,15 +30,16 @@ class BenchGroup(click.Group):
     another."""
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        return super().get_command(ctx, cmd_name) or (everything if cmd_name in NAMES else None)
+        return super().get_command(ctx, cmd_name) or self.commands.get("all" * (cmd_name in NAMES))
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        if self.get_command(ctx, args[0]) is not everything or args[0] == "all":
+        if args[0] in self.commands or args[0] not in NAMES:
             return super().resolve_command(ctx, args)
         rows = list(itertools.takewhile(lambda word: not word.startswith("-"), args))
-        return "all", everything, [f"--row={name}" for name in rows] + args[len(rows) :]
+        words = [f"--row={name}" for name in rows]
+        return super().resolve_command(ctx, ["all", *words, *args[len(rows) :]])
 
 
 @click.group(cls=BenchGroup)
@@ -72,7 +67,12 @@ def command_of(row: Benchmark) -> click.Command:
         page_file: Path | None = None,
         **given: Any,
     ) -> None:
-        options = row.options(**given)
+        if "json_file" in row.options.__slots__:
+            given["json_file"] = json_file  # it is read, too
+        try:
+            options = row.options(**given)
+        except ValueError as error:
+            raise click.UsageError(str(error)) from error
         with sides_of(folder, against, row.zookeeper) as sides:
             found = trio.run(row.run, options, sides)
         click.echo(found.text())
@@ -88,17 +88,13 @@ def command_of(row: Benchmark) -> click.Command:
             raise SystemExit(1)
 
     examples = "\n".join(f"  highwater bench {example}" for example in row.examples)
-    options = [option_of(field) for field in dataclasses.fields(row.options)]
-    options += [against_option(row.against)] * bool(row.against)
-    options += [page_option()] * bool(row.page)
     return click.Command(
         row.name,
         callback=measure,
-        params=[*options, markdown_option(), json_option(), dir_option()],
+        params=options_of(row),
         help=f"{row.help}\n\n\b\nExamples:\n{examples}",
     )
 
 
-bench.add_command(everything)
 for benchmark in BENCHMARKS:
     bench.add_command(command_of(benchmark))

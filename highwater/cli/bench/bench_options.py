@@ -11,7 +11,7 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,6 +23,7 @@ from highwater.cli.places import OutputFile, OutputFolder
 from highwater.cli.sim import SeedRange
 
 if TYPE_CHECKING:
+    from highwater.bench.benchmark import Benchmark
     from highwater.bench.figures.sides import Sides
 
 _OTHERS = {
@@ -32,39 +33,26 @@ _OTHERS = {
 }
 
 
-def json_option() -> click.Option:
-    return click.Option(
-        ["--json", "json_file"], type=OutputFile(), help="Write the figures there too."
-    )
-
-
-def dir_option() -> click.Option:
-    return click.Option(
-        ["--dir", "folder"],
-        type=OutputFolder(),
-        help="Where the brokers' data goes while it runs.  [default: a temporary folder]",
-    )
-
-
-def markdown_option() -> click.Option:
-    return click.Option(
-        ["--markdown", "markdown_file"],
-        type=OutputFile(),
-        help="Put the table into this page, in place of what this command put there before.",
-    )
-
-
-def page_option() -> click.Option:
-    return click.Option(
-        ["--page", "page_file"], type=OutputFile(), help="Write a page with plots, too."
-    )
-
-
-def against_option(others: Sequence[str]) -> click.Option:
-    said = "  ".join(_OTHERS[other] for other in others)
-    return click.Option(
-        ["--against"], type=click.Choice(others), help=f"Measure this in turn.  {said}"
-    )
+def options_of(row: Benchmark) -> list[click.Parameter]:
+    """The options of a benchmark's command: those of its own, and those of all."""
+    options = [option_of(field) for field in dataclasses.fields(row.options)]
+    if row.against:
+        said = "  ".join(_OTHERS[other] for other in row.against)
+        said = f"Measure this in turn.  {said}"
+        options.append(click.Option(["--against"], type=click.Choice(row.against), help=said))
+    files = {
+        "--json": "Write the figures there too.",
+        "--page": "Write a page with plots, too.",
+        "--markdown": "Put the table into this page, in place of what this command put there"
+        " before.",
+    }
+    has = [option.name for option in options] + ["page_file"] * (row.page is None)
+    for flag, said in files.items():
+        name = f"{flag.removeprefix('--')}_file"
+        if name not in has:
+            options.append(click.Option([flag, name], type=OutputFile(), help=said))
+    said = "Where the brokers' data goes while it runs.  [default: a temporary folder]"
+    return [*options, click.Option(["--dir", "folder"], type=OutputFolder(), help=said)]
 
 
 def option_of(field: dataclasses.Field[Any]) -> click.Option:
@@ -74,6 +62,8 @@ def option_of(field: dataclasses.Field[Any]) -> click.Option:
     kind: Any = click.FLOAT if isinstance(one, float) else click.INT
     if given["of"]:
         kind = click.Choice(given["of"])
+    elif isinstance(one, Path):
+        kind = OutputFile()
     elif isinstance(one, range):
         kind, default = SeedRange(), f"{one[0]}..{one[-1]}"
     elif given["least"] is not None:
@@ -89,26 +79,21 @@ def option_of(field: dataclasses.Field[Any]) -> click.Option:
         type=kind,
         default=default,
         multiple=several,
-        show_default=default is not None,
+        show_default="all" if default == given["of"] else default is not None,
         help=said.strip(),
     )
 
 
 @contextmanager
-def sides_of(
-    folder: Path | None,
-    against: str | None = None,
-    zookeeper: str = "java",
-    properties: Mapping[str, str] | None = None,
-) -> Iterator[Sides]:
-    """Highwater and what it is measured with; `zookeeper`, `properties`: Highwater's."""
+def sides_of(folder: Path | None, against: str | None, zookeeper: str) -> Iterator[Sides]:
+    """Highwater, with such a ZooKeeper, and what it is measured against."""
     from highwater.bench.figures.sides import Side, Sides
     from highwater.cluster.processes import apache
     from highwater.cluster.processes.programs import Highwater
 
     with working(folder) as work:
         own = "embedded" if against == "zookeeper" else zookeeper
-        sides = [Side("Highwater", Highwater(), work / "ours", properties or {}, own)]
+        sides = [Side("Highwater", Highwater(), work / "ours", zookeeper=own)]
         if against == "zookeeper":
             sides.append(Side("on ZooKeeper's own server", Highwater(), work / "theirs"))
         if against == "apache":

@@ -57,4 +57,4 @@ def test_a_row_that_does_not_exist_is_named(tmp_path: Path) -> None:
     words = [*COMMAND, "--row=nothing", f"--json={tmp_path / 'all.json'}"]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     assert done.returncode == 2
-    assert "nothing is no row; the rows are one-in-flight, produce-16k" in done.stderr
+    assert "'nothing' is not one of 'one-in-flight', 'produce-16k'" in done.stderr

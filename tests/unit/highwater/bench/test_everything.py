@@ -9,12 +9,13 @@ from pathlib import Path
 import pytest
 
 from highwater.bench.everything import page
-from highwater.bench.everything.all_rows import Kept, run
+from highwater.bench.everything.all_rows import Kept, measured
+from highwater.bench.everything.comparison import MEASURES, NAMES
 from highwater.bench.everything.measures import Measure
 from highwater.bench.everything.turns import QUICK, Turns, flat
 from highwater.bench.figures.rows import Line, Samples
 from highwater.bench.figures.sides import BenchFailed, Sides
-from highwater.bench.table import BENCHMARKS, MEASURES, NAMES
+from highwater.bench.table import BENCHMARKS
 from highwater.child_processes import StartError
 
 FAST = Line("fast", "a rate", "MB/s", 2, more_is_better=True)
@@ -45,7 +46,7 @@ ALL = (GOOD, BAD, LONG)
 async def _run(kept: Kept, minutes: float = 5) -> list[str]:
     said: list[str] = []
     sides = Sides((), said.append)
-    await run(ALL, QUICK, sides, kept, full=False, minutes=minutes)
+    await measured(ALL, QUICK, sides, kept, full=False, minutes=minutes)
     return said
 
 

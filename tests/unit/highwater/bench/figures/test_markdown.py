@@ -12,7 +12,7 @@ ROWS = [
 
 
 def test_a_section_says_how_it_was_made() -> None:
-    text = section("Kills", "`highwater bench failover`", Table(ROWS, "Apache").markdown())
+    text = section("## Kills", "`highwater bench failover`", Table(ROWS, "Apache").markdown())
     assert text.splitlines() == [
         "## Kills",
         "",
