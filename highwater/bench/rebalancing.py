@@ -15,13 +15,14 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import trio
 
 from highwater.bench.benchmark import option
 from highwater.bench.figures.rows import Line, Table
-from highwater.bench.figures.sides import BenchFailed, Progress, Side, Sides
+from highwater.bench.figures.sides import Progress, Side, Sides, until
 from highwater.bench.loads.bench_topics import admin_client, create_topic
 from highwater.broker.coordinator.shard import partition_for
 from highwater.chaos.workloads.group_run import GroupRun
@@ -162,11 +163,8 @@ class _Bench:
         return names <= self._first_commits(since).keys()
 
     async def _until(self, holds: Callable[[], bool], what: str) -> None:
-        deadline = time.monotonic() + PATIENCE_S
-        while not await trio.to_thread.run_sync(holds):
-            if time.monotonic() > deadline:
-                raise BenchFailed(f"{self.name}: not within {PATIENCE_S} s: {what}")
-            await trio.sleep(POLL_S)
+        whether = partial(trio.to_thread.run_sync, holds)
+        await until(whether, f"{self.name}: {what}", PATIENCE_S, POLL_S)
 
 
 @asynccontextmanager

@@ -219,7 +219,7 @@ async def _one(measure: Measure, turns: Turns, reason: str) -> Result:
     result = Result(measure.name, time.strftime("%Y-%m-%d %H:%M"), reason=reason)
     if reason:
         return result
-    result.busy = await _others()
+    result.busy = round(await _others(), 3)
     before, began = os.getloadavg()[0], time.monotonic()
     if not result.quiet:
         turns.progress(
@@ -232,8 +232,8 @@ async def _one(measure: Measure, turns: Turns, reason: str) -> Result:
     except _FAILURES as error:
         result.reason = f"failed: {error}"
         turns.progress(f"{measure.name}: {result.reason}")
-    result.seconds = time.monotonic() - began
-    result.load = (before, os.getloadavg()[0])
+    result.seconds = round(time.monotonic() - began, 1)
+    result.load = [round(load, 2) for load in (before, os.getloadavg()[0])]
     return result
 
 

@@ -6,6 +6,7 @@ import json
 import shutil
 import time
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from subprocess import DEVNULL
 
@@ -17,13 +18,12 @@ from highwater.bench.everything.turns import Once, Plan, Turns, broker_pids
 from highwater.bench.figures.cpu import cpu_seconds
 from highwater.bench.figures.memory import pss_mib
 from highwater.bench.figures.rows import Samples
-from highwater.bench.figures.sides import BenchFailed, Side
+from highwater.bench.figures.sides import BenchFailed, Side, until
 from highwater.bench.load import Load
 from highwater.bench.loads import reads as reading
 from highwater.bench.loads.bench_topics import create_topic
 from highwater.bench.loads.load_process import output
-from highwater.bench.loads.many_partitions import create, until_led
-from highwater.cluster.ask import metadata
+from highwater.bench.loads.many_partitions import create, until_in_sync, until_led
 from highwater.cluster.interface import broker
 from highwater.cluster.ports import free_ports
 from highwater.cluster.processes import zookeeper_process as zookeeper
@@ -107,10 +107,8 @@ async def _zookeepers_own(folder: Path) -> float:
     began = time.monotonic()
     process = await trio.lowlevel.open_process(command, cwd=folder, stdout=DEVNULL, stderr=DEVNULL)
     try:
-        while not await trio.to_thread.run_sync(zookeeper.answers, port, LOOK_S):
-            if time.monotonic() - began > WAIT_S:
-                raise BenchFailed(f"ZooKeeper did not answer within {WAIT_S} s")
-            await trio.sleep(0.02)
+        answers = partial(trio.to_thread.run_sync, zookeeper.answers, port, LOOK_S)
+        await until(answers, "ZooKeeper answers", WAIT_S, 0.02)
         return time.monotonic() - began
     finally:
         process.kill()
@@ -171,18 +169,8 @@ async def restart(turns: Turns) -> Samples:
         await cluster.kill(broker(RESTARTED))
         began = time.monotonic()
         await cluster.start(broker(RESTARTED), timeout_s=LONG_S)
-        await _in_sync(cluster, topic)
+        asked = cluster.address(cluster.brokers[-1])
+        await until_in_sync(asked, topic, RESTARTED, LONG_S)
         return {"restart": time.monotonic() - began}
 
     return await turns.alone(load, brokers=turns.plan.brokers)
-
-
-async def _in_sync(cluster: ProcessCluster, topic: str) -> None:
-    """Waits until the restarted broker is in the ISR of every partition."""
-    address, deadline = cluster.address(cluster.brokers[-1]), time.monotonic() + LONG_S
-    while time.monotonic() < deadline:
-        places = (await metadata(address, [topic], timeout_s=10)).topics[0].partitions
-        if all(RESTARTED in place.isr_nodes for place in places):
-            return
-        await trio.sleep(0.1)
-    raise BenchFailed(f"broker-{RESTARTED} was not in every ISR {LONG_S} s after its start")

@@ -5,8 +5,8 @@ A measure gives samples of each of its lines for both sides; no line of the tabl
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from highwater.bench.everything.turns import Once, Turns
@@ -47,7 +47,7 @@ class Result:
     build: str = ""
     """Pure or compiled modules, and what of a produced batch is checked."""
     seconds: float = 0.0
-    load: tuple[float, float] = (0.0, 0.0)
+    load: Sequence[float] = (0.0, 0.0)
     """The load average of a minute, before and after."""
     busy: float = 0.0
     """The share of the CPUs that others used just before, from 0 to 1."""
@@ -63,27 +63,16 @@ class Result:
         return self.busy < 0.1
 
     def as_json(self) -> dict[str, Any]:
-        return {
-            "date": self.date,
-            "commit": self.commit,
-            "build": self.build,
-            "seconds": round(self.seconds, 1),
-            "load": [round(n, 2) for n in self.load],
-            "busy": round(self.busy, 3),
-            "quiet": self.quiet,
-            "samples": self.samples,
-            "reason": self.reason,
-        }
+        found = asdict(self) | {"quiet": self.quiet}
+        del found["name"]
+        return found
 
     @staticmethod
     def of_json(name: str, found: dict[str, Any], commit: str = "") -> Result:
         """`commit`: where the result itself names none."""
-        before, after = found["load"]
-        return Result(
-            name, found["date"], found.get("commit", commit), found.get("build", "pure, headers"),
-            found["seconds"], (before, after),
-            found["busy"], Samples(found["samples"]), found["reason"],
-        )  # fmt: skip
+        told = {"commit": commit, "build": "pure, headers"} | found
+        del told["quiet"]
+        return Result(name, **told | {"samples": Samples(found["samples"])})
 
 
 def verdict(line: Line, row: Row | None) -> str:

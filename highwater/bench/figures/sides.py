@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import trio
+
 from highwater.bench.figures.rows import Line, Samples, Table, table_of
 from highwater.child_processes import StartError
 from highwater.cluster.processes.process_cluster import ProcessCluster, process_cluster
@@ -21,6 +23,17 @@ Progress = Callable[[str], None]
 
 class BenchFailed(StartError):
     """A benchmark failed; the message says why."""
+
+
+async def until(
+    holds: Callable[[], Awaitable[bool]], what: str, within_s: float, every_s: float = 0.05
+) -> None:
+    """Waits until it holds; raises BenchFailed where that takes longer."""
+    with trio.move_on_after(within_s):
+        while not await holds():
+            await trio.sleep(every_s)
+        return
+    raise BenchFailed(f"not within {within_s:g} s: {what}")
 
 
 @dataclass(slots=True)

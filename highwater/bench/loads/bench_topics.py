@@ -6,9 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-import trio
-
-from highwater.bench.figures.sides import BenchFailed
+from highwater.bench.figures.sides import BenchFailed, until
 from highwater.client_calls import apart
 
 WHOLE_S = 30
@@ -53,15 +51,13 @@ async def create_topic(
     wanted = NewTopic(topic, partitions, config=dict(config), **where)
     await _done(phase, bootstrap, lambda admin: admin.create_topics([wanted]))
     admin = admin_client(bootstrap)
-    with trio.move_on_after(WHOLE_S):
-        while True:
-            told = await apart(phase, ANSWER_S, admin.list_topics, topic, 10)
-            seen = told.topics[topic].partitions.values()
-            whole = [p for p in seen if p.leader >= 0 and len(p.isrs) == replicas]
-            if len(whole) == partitions:
-                return
-            await trio.sleep(0.05)
-    raise BenchFailed(f"topic {topic} was not whole {WHOLE_S} s after its creation")
+
+    async def whole() -> bool:
+        told = await apart(phase, ANSWER_S, admin.list_topics, topic, 10)
+        seen = told.topics[topic].partitions.values()
+        return partitions == sum(p.leader >= 0 and len(p.isrs) == replicas for p in seen)
+
+    await until(whole, f"topic {topic} is whole", WHOLE_S)
 
 
 async def alter_topic(bootstrap: str, topic: str, config: Mapping[str, str]) -> None:
@@ -93,8 +89,8 @@ async def delete_topic(bootstrap: str, topic: str) -> None:
 
 async def until_gone(folder: Path, topic: str) -> None:
     """Waits until a deleted topic's folders are gone, also renamed (<partition>.<id>-delete)."""
-    with trio.move_on_after(60):
-        while any(folder.glob(f"broker-*/data/{topic}-*")):
-            await trio.sleep(0.05)
-        return
-    raise BenchFailed(f"the files of topic {topic} are still there 60 s after its deletion")
+
+    async def gone() -> bool:
+        return not any(folder.glob(f"broker-*/data/{topic}-*"))
+
+    await until(gone, f"the files of the deleted topic {topic} are gone", 60)

@@ -6,7 +6,7 @@ from typing import Any
 
 import trio
 
-from highwater.bench.figures.sides import BenchFailed
+from highwater.bench.figures.sides import BenchFailed, until
 from highwater.cluster.ask import ask, metadata
 from highwater.cluster.leader_moves import controller_address
 from highwater.cluster.processes.process_cluster import ProcessCluster
@@ -37,6 +37,16 @@ async def create(cluster: ProcessCluster, topic: str, partitions: int, replicas:
     code = ErrorCode(answer.topics[0].error_code)
     if code is not ErrorCode.NONE:
         raise BenchFailed(f"{partitions} partitions could not be created: {code.name}")
+
+
+async def until_in_sync(address: tuple[str, int], topic: str, number: int, within_s: float) -> None:
+    """Waits until a broker is in the ISR of all partitions; the one at the address is asked."""
+
+    async def in_sync() -> bool:
+        places = (await metadata(address, [topic], timeout_s=30)).topics[0].partitions
+        return all(number in place.isr_nodes for place in places)
+
+    await until(in_sync, f"broker-{number} is in every ISR of {topic}", within_s, LOOK_EVERY_S)
 
 
 async def until_led(cluster: ProcessCluster, partitions: int, live: set[int]) -> None:

@@ -15,7 +15,7 @@ import trio
 from highwater.bench.figures.sides import BenchFailed
 from highwater.bench.loads.bench_topics import create_topic, delete_topic, grow_topic
 from highwater.bench.loads.keyed import Keyed, send
-from highwater.bench.loads.many_partitions import create, until_led
+from highwater.bench.loads.many_partitions import create, until_in_sync, until_led
 from highwater.bench.loads.many_producers import Pressure
 from highwater.bench.loads.pipeline_load import pressing
 from highwater.cluster.ask import ask, metadata
@@ -328,17 +328,7 @@ async def recovery(cluster: ProcessCluster, load: Load) -> None:
         await trio.sleep(load.seconds / 2)
         await cluster.start(broker(2), timeout_s=120)
         await running.end()
-        await _until_in_sync(cluster, 2)
-
-
-async def _until_in_sync(cluster: ProcessCluster, number: int) -> None:
-    with trio.move_on_after(90):
-        while True:
-            (topic,) = (await metadata(cluster.address(1), [_TOPIC], 30)).topics
-            if number in topic.partitions[0].isr_nodes:
-                return
-            await trio.sleep(0.2)
-    raise BenchFailed(f"broker-{number} is not in sync again after 90 s")
+        await until_in_sync(cluster.address(1), _TOPIC, 2, 90)
 
 
 LOADS: Mapping[str, tuple[Callable[[Load], str], Drive]] = {
