@@ -79,7 +79,8 @@ def lines(plan: Plan, samples: Samples) -> list[Line]:
             first, last = (
                 samples[f"{api} {at:g} {axis} cpu_us"][0] for at in (steps[0], steps[-1])
             )
-            growth = statistics.median(last) / statistics.median(first)
+            # the kernel counts in hundredths of a second: a tiny run may have used none
+            growth = statistics.median(last) / max(statistics.median(first), 1)
             samples.add(f"{api} {axis} growth", 0, growth)
         made += [
             Line(f"{api} {at:g} {axis} {name}", f"{at:g} {axis}", "", column=f"{api}, {title}")

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from highwater.bench.figures.sides import BenchFailed, until
-from highwater.client_calls import apart
+import trio
 
-WHOLE_S = 30
+from highwater.bench.figures.sides import BenchFailed, until
+from highwater.client_calls import within
+
+SHOWN_S = 30
 ANSWER_S = 90
 """Longer than librdkafka waits for an answer to an admin request."""
 
@@ -20,16 +23,32 @@ def admin_client(bootstrap: str) -> Any:
     return AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
 
 
-async def _done(phase: str, bootstrap: str, ask: Callable[[Any], Mapping[Any, Any]]) -> None:
-    """Asks for one thing, and waits until it is done; raises BenchFailed with the error."""
+async def _done(
+    phase: str,
+    bootstrap: str,
+    ask: Callable[[Any], Mapping[Any, Any]],
+    shows: Callable[[Any], bool] = lambda _: True,
+) -> None:
+    """Asks for one thing, and waits until it is done and the brokers show it.  Raises BenchFailed.
+
+    All of it is in a worker thread, as the end of an admin client waits, too.
+    """
     from confluent_kafka import KafkaException
 
-    admin = admin_client(bootstrap)  # its futures fail once it is deleted
-    (future,) = ask(admin).values()
-    try:
-        await apart(phase, ANSWER_S, future.result)
-    except KafkaException as error:
-        raise BenchFailed(f"{phase}: {error}") from error
+    def work() -> None:
+        admin = admin_client(bootstrap)  # its futures fail once it is deleted
+        (future,) = ask(admin).values()
+        try:
+            within(phase, ANSWER_S, future.result)
+        except KafkaException as error:
+            raise BenchFailed(f"{phase}: {error}") from error
+        deadline = time.monotonic() + SHOWN_S
+        while not shows(admin):
+            if time.monotonic() > deadline:
+                raise BenchFailed(f"{phase}: it is not whole {SHOWN_S} s later")
+            time.sleep(0.05)
+
+    await trio.to_thread.run_sync(work)
 
 
 async def create_topic(
@@ -49,15 +68,13 @@ async def create_topic(
     where = {"replica_assignment": [brokers]} if brokers else {"replication_factor": replicas}
     phase = f"making the topic {topic}"
     wanted = NewTopic(topic, partitions, config=dict(config), **where)
-    await _done(phase, bootstrap, lambda admin: admin.create_topics([wanted]))
-    admin = admin_client(bootstrap)
 
-    async def whole() -> bool:
-        told = await apart(phase, ANSWER_S, admin.list_topics, topic, 10)
+    def whole(admin: Any) -> bool:
+        told = within(phase, ANSWER_S, admin.list_topics, topic, 10)
         seen = told.topics[topic].partitions.values()
         return partitions == sum(p.leader >= 0 and len(p.isrs) == replicas for p in seen)
 
-    await until(whole, f"topic {topic} is whole", WHOLE_S)
+    await _done(phase, bootstrap, lambda admin: admin.create_topics([wanted]), whole)
 
 
 async def alter_topic(bootstrap: str, topic: str, config: Mapping[str, str]) -> None:
@@ -83,7 +100,7 @@ async def delete_topic(bootstrap: str, topic: str) -> None:
     """Returns when the brokers no longer name it; its files stay for a while (`until_gone`)."""
     phase = f"deleting the topic {topic}"
     await _done(
-        phase, bootstrap, lambda admin: admin.delete_topics([topic], operation_timeout=WHOLE_S)
+        phase, bootstrap, lambda admin: admin.delete_topics([topic], operation_timeout=SHOWN_S)
     )
 
 
