@@ -44,11 +44,6 @@ class Found(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class NoOptions:
-    """Of a benchmark without any."""
-
-
-@dataclass(frozen=True, slots=True)
 class Benchmark:
     """One benchmark; `run` is given its options, and raises BenchFailed."""
 
@@ -58,7 +53,8 @@ class Benchmark:
     examples: tuple[str, ...]
     """Commands, without `highwater bench`."""
     run: Callable[[Any, Sides], Awaitable[Found]]
-    options: type[Any] = NoOptions
+    options: type[Any]
+    """A dataclass, whose fields are made by `option`."""
     against: tuple[str, ...] = ("apache", "zookeeper")
     """The other sides that it may be measured with."""
     zookeeper: str = "java"

@@ -22,7 +22,7 @@ _ONE_A_BATCH = {"linger.ms": 0, "batch.num.messages": 1, "max.in.flight": 50}
 
 
 def _rate(name: str, what: str, goal: float, once: Once) -> Measure:
-    return Measure(name, (Line(name, what, "MB/s", goal, True),), 3, once)
+    return Measure(name, (Line(name, what, "MB/s", goal, more_is_better=True),), 3, once)
 
 
 def _times(name: str, what: str, write: str) -> Measure:
@@ -34,7 +34,7 @@ def _times(name: str, what: str, write: str) -> Measure:
 def _requests(api: str, title: str, connections: int) -> Measure:
     name = f"{api}-{connections}"
     what = f"{title} requests, {connections} connection{'s' * (connections > 1)}"
-    line = Line(name, what, "a second", 2, True)
+    line = Line(name, what, "a second", 2, more_is_better=True)
     return Measure(name, (line,), 1.5, requests(api, connections))
 
 
@@ -79,7 +79,7 @@ MEASURES: tuple[Measure, ...] = (
     Measure(
         "consume-librdkafka",
         (
-            Line("consume", "consume, librdkafka, warm", "MB/s", 2, True),
+            Line("consume", "consume, librdkafka, warm", "MB/s", 2, more_is_better=True),
             Line("consume-cpu", "CPU of the brokers for that", "ms a MB", 5),
         ),
         3,
@@ -88,7 +88,7 @@ MEASURES: tuple[Measure, ...] = (
     Measure(
         "consume-java",
         (
-            Line("consume-java", "consume, the Java client, warm", "MB/s", 1, True),
+            Line("consume-java", "consume, the Java client, warm", "MB/s", 1, more_is_better=True),
             Line("consume-java-cpu", "CPU of the brokers for that, Java", "ms a MB", 5),
         ),
         4,

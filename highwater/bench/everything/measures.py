@@ -71,7 +71,7 @@ class Result:
     def of_json(name: str, found: dict[str, Any], commit: str = "") -> Result:
         """`commit`: where the result itself names none."""
         told = {"commit": commit, "build": "pure, headers"} | found
-        del told["quiet"]
+        told.pop("quiet", None)  # it is made of `busy`
         return Result(name, **told | {"samples": Samples(found["samples"])})
 
 
