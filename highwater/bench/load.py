@@ -42,16 +42,6 @@ class Load:
         return [sys.executable, "-I", "-m", __spec__.name, json.dumps(asdict(self))]
 
 
-@dataclass(frozen=True, slots=True)
-class Measured:
-    records: int
-    seconds: float
-
-    def mb_per_s(self, record_bytes: int) -> float:
-        """Millions of bytes of record values a second."""
-        return self.records * record_bytes / self.seconds / 1e6
-
-
 class _Failed(Exception):
     pass
 
@@ -118,7 +108,7 @@ def _produce(
     return sent
 
 
-def run(load: Load) -> Measured:
+def run(load: Load) -> dict[str, float]:
     failures = _Failures()
     producer = confluent_kafka.Producer(_settings(load, failures))
     if load.transaction:
@@ -126,7 +116,7 @@ def run(load: Load) -> Measured:
     _produce(producer, load, load.warm_up_s, load.measure_mb, failures)
     began = time.perf_counter()
     sent = _produce(producer, load, load.measure_s, load.measure_mb, failures)
-    return Measured(sent, time.perf_counter() - began)
+    return {"records": sent, "seconds": time.perf_counter() - began}
 
 
 def main(arguments: list[str]) -> int:
@@ -136,7 +126,7 @@ def main(arguments: list[str]) -> int:
     except (_Failed, confluent_kafka.KafkaException) as error:
         print(f"load on {load.topic}: {error}", file=sys.stderr)
         return 1
-    print(json.dumps(asdict(measured)))
+    print(json.dumps(measured))
     return 0
 
 
