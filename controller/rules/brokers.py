@@ -26,7 +26,11 @@ from highwater.controller.rules.effects import (
     read,
 )
 from highwater.controller.rules.election import Strategy
-from highwater.controller.rules.events import LeaderAndIsrAnswered, StopReplicaAnswered
+from highwater.controller.rules.events import (
+    LeaderAndIsrAnswered,
+    StopReplicaAnswered,
+    UpdateMetadataAnswered,
+)
 from highwater.controller.rules.state import PartitionPhase, Replica, ReplicaPhase, State
 from highwater.controller.rules.state_znodes import Failed
 from highwater.kafka import znodes
@@ -79,12 +83,15 @@ def changed(state: State) -> Procedure[None]:
         yield from started(state, new)
     if bounced:
         _remove(state, bounced)
+        state.returning = set(bounced)
         yield from failed(state, bounced)
+        state.returning = set()
         state.brokers.update((b, now[b]) for b in bounced)
         yield from started(state, bounced)
     if dead:
         _remove(state, dead)
         yield from failed(state, dead)
+        yield from topic_deletion.resume_told(state)
     yield from bounces.handled(state)
 
 
@@ -100,7 +107,8 @@ def modified(state: State, broker: BrokerId) -> Procedure[None]:
         log.info("broker %d is registered anew: %s", broker, info)
         state.brokers[broker] = info
         state.effects += [RemoveBroker(broker), AddBroker(info)]
-        yield from requests.send_update_metadata(state)
+        going = [tp for t in state.deletion_started for tp in state.partitions_of(t)]
+        yield from requests.send_update_metadata(state, going)
 
 
 def started(state: State, new: Collection[BrokerId]) -> Procedure[None]:
@@ -195,6 +203,12 @@ def stop_replica_answered(state: State, event: StopReplicaAnswered) -> Procedure
     yield from topic_deletion.fail_replicas(state, bad)
     if good:
         yield from topic_deletion.complete_replicas(state, good)
+
+
+def update_metadata_answered(state: State, event: UpdateMetadataAnswered) -> Procedure[None]:
+    info = state.brokers.get(event.broker_id)
+    if info is not None and info.epoch == event.broker_epoch and not event.error:
+        yield from topic_deletion.told(state, event.broker_id, event.gone)
 
 
 def resend_all(state: State, broker: BrokerId) -> Procedure[None]:
@@ -296,3 +310,5 @@ def _remove(state: State, gone: Iterable[BrokerId]) -> None:
     for b in gone:
         state.brokers.pop(b, None)
         state.suspected.pop(b, None)
+        for told in state.told_of_deletion.values():
+            told.discard(b)

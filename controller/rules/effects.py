@@ -13,7 +13,14 @@ from typing import Any, NamedTuple, TypeVar
 
 from highwater.kafka.errors import ErrorCode
 from highwater.kafka.replica_assignment import ReplicaAssignment
-from highwater.kafka.types import BrokerEpoch, BrokerId, BrokerInfo, LeaderEpoch, TopicPartition
+from highwater.kafka.types import (
+    LEADER_DURING_DELETE,
+    BrokerEpoch,
+    BrokerId,
+    BrokerInfo,
+    LeaderEpoch,
+    TopicPartition,
+)
 from highwater.kafka.znodes import PartitionState
 from highwater.world.api import Stat, ZkError, ZkOp
 
@@ -180,6 +187,12 @@ class SendUpdateMetadata:
     brokers: tuple[tuple[BrokerId, BrokerEpoch], ...]
     partitions: tuple[MetadataPartition, ...]
     live: tuple[BrokerInfo, ...]
+
+    @property
+    def gone(self) -> frozenset[str]:
+        """The topics that are being deleted."""
+        deleted = LEADER_DURING_DELETE
+        return frozenset(p.tp.topic for p in self.partitions if p.state.leader == deleted)
 
 
 @dataclass(slots=True)

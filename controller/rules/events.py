@@ -107,9 +107,12 @@ class StopReplicaAnswered:
 
 
 class UpdateMetadataAnswered(NamedTuple):
+    """`gone` has the topics of the request that are being deleted."""
+
     broker_id: BrokerId
     broker_epoch: BrokerEpoch
     error: int
+    gone: frozenset[str] = frozenset()
 
 
 class ChannelOverflowed(NamedTuple):

@@ -99,6 +99,13 @@ def _stop_replica_answered(state: State, event: StopReplicaAnswered) -> Procedur
     return brokers.stop_replica_answered(state, event)
 
 
+def _update_metadata_answered(
+    state: State, event: UpdateMetadataAnswered
+) -> Procedure[object] | None:
+    _fence(state, event)
+    return brokers.update_metadata_answered(state, event) if event.gone else None
+
+
 def _listed(state: State, event: ListReassignments) -> None:
     reassignment.listed(state, event)
 
@@ -122,7 +129,7 @@ PROCEDURES: Mapping[type[Any], Callable[[State, Any], Procedure[object] | None]]
     AutoPreferredElection: lambda state, _: leaders.auto_preferred(state),
     LeaderAndIsrAnswered: _leader_and_isr_answered,
     StopReplicaAnswered: _stop_replica_answered,
-    UpdateMetadataAnswered: _fence,
+    UpdateMetadataAnswered: _update_metadata_answered,
     ElectLeaders: leaders.elect,
     AlterReassignments: reassignment.requested,
     ListReassignments: _listed,

@@ -123,6 +123,10 @@ class State:
 
     to_be_deleted: dict[str, None] = field(default_factory=dict)
     deletion_started: set[str] = field(default_factory=set)
+    returning: set[BrokerId] = field(default_factory=set)
+    """Brokers that have registered again, while what ended with their former life is handled."""
+    told_of_deletion: dict[str, set[BrokerId]] = field(default_factory=dict)
+    """By topic, the brokers that have answered that they know of its deletion."""
     ineligible_for_deletion: set[str] = field(default_factory=set)
 
     batch: Batch = field(default_factory=Batch)

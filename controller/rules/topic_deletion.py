@@ -1,7 +1,8 @@
 """Deletion of topics (Kafka's TopicDeletionManager).
 
-A topic is deleted when all of its replicas have reported their deletion.  Until then it stays
-queued (/admin/delete_topics/T), over restarts of brokers and controllers.  A replica that is not
+A topic is deleted when all of its replicas have reported their deletion, and all live brokers have
+answered that they know of it: no later controller could tell them.  Until then it stays queued
+(/admin/delete_topics/T), over restarts of brokers and controllers.  A replica that is not
 there, or whose broker fails meanwhile, makes the topic ineligible; when that broker returns the
 topic is eligible again, and the deletion goes on from where it was.  A topic that is being
 reassigned is ineligible, too.
@@ -20,7 +21,7 @@ from highwater.controller.rules import request_batch as requests
 from highwater.controller.rules.effects import Children, Procedure, read, write
 from highwater.controller.rules.state import PartitionPhase, Replica, ReplicaPhase, State
 from highwater.kafka import znodes
-from highwater.kafka.types import TopicPartition
+from highwater.kafka.types import BrokerId, TopicPartition
 from highwater.kafka.znode_fields import is_id
 from highwater.world.api import Delete, NoNode, ZkError, ZkOp
 
@@ -90,6 +91,30 @@ def complete_replicas(state: State, deleted: Iterable[Replica]) -> Procedure[Non
     yield from resume(state)
 
 
+def told(state: State, broker: BrokerId, names: Iterable[str]) -> Procedure[None]:
+    """Handles a broker that knows of these topics' deletion."""
+    for topic in names:
+        if topic in state.to_be_deleted:
+            state.told_of_deletion.setdefault(topic, set()).add(broker)
+    yield from resume_told(state)
+
+
+def resume_told(state: State) -> Procedure[None]:
+    """Finishes what waited only for a broker that is told by now, or is gone."""
+    if any(_may_end(state, topic) for topic in state.to_be_deleted):
+        yield from resume(state)
+
+
+def _may_end(state: State, topic: str) -> bool:
+    if not state.all_replicas_in(topic, ReplicaPhase.DELETION_SUCCESSFUL):
+        return False
+    if not any(tp in state.leadership for tp in state.partitions_of(topic)):
+        return True  # no broker has been told that there is such a topic
+    # a suspect, and one with a new session, may be the same process, and answer from its memory
+    asked = {*state.brokers, *state.suspected, *state.returning}
+    return asked <= state.told_of_deletion.get(topic, set())
+
+
 def resume(state: State) -> Procedure[None]:
     """Finishes what is complete, and starts or restarts what can go on."""
     if not state.settings.delete_topic_enable:
@@ -98,7 +123,8 @@ def resume(state: State) -> Procedure[None]:
     eligible: list[str] = []
     for topic in list(state.to_be_deleted):
         if state.all_replicas_in(topic, ReplicaPhase.DELETION_SUCCESSFUL):
-            yield from _complete(state, topic)
+            if _may_end(state, topic):
+                yield from _complete(state, topic)
             continue
         if not state.any_replica_in(topic, ReplicaPhase.DELETION_STARTED):
             if state.any_replica_in(topic, ReplicaPhase.DELETION_INELIGIBLE):
@@ -156,6 +182,7 @@ def _complete(state: State, topic: str) -> Procedure[None]:
         log.info("deleted %s", topic)
         state.to_be_deleted.pop(topic, None)
         state.deletion_started.discard(topic)
+        state.told_of_deletion.pop(topic, None)
         state.ineligible_for_deletion.discard(topic)
         state.forget_topic(topic)
 

@@ -118,8 +118,10 @@ class Senders:
                 s = self._settings
                 for update in messages.divided_by_topics(effect):
                     shared = messages.UpdateMetadataBody(update, s.broker_id, s.epoch)
+                    gone = update.gone
                     for broker_id, broker_epoch in brokers:
-                        self._put(broker_id, _update_metadata(shared, broker_id, broker_epoch))
+                        item = _update_metadata(shared, broker_id, broker_epoch, gone)
+                        self._put(broker_id, item)
             case _:
                 assert_never(effect)
 
@@ -169,13 +171,16 @@ def channel_endpoint(broker: BrokerInfo, settings: SenderSettings) -> Endpoint |
 
 
 def _update_metadata(
-    shared: messages.UpdateMetadataBody, broker_id: BrokerId, broker_epoch: BrokerEpoch
+    shared: messages.UpdateMetadataBody,
+    broker_id: BrokerId,
+    broker_epoch: BrokerEpoch,
+    gone: frozenset[str],
 ) -> _Item:
     return _Item(
         _UPDATE_METADATA,
         control.UPDATE_METADATA_VERSION,
         lambda: shared.for_broker(broker_epoch),
-        lambda r: UpdateMetadataAnswered(broker_id, broker_epoch, r.error_code),
+        lambda r: UpdateMetadataAnswered(broker_id, broker_epoch, r.error_code, gone),
     )
 
 

@@ -25,7 +25,14 @@ from highwater.controller.rules.effects import (
     SendUpdateMetadata,
     WriteZk,
 )
-from highwater.controller.rules.events import Answer, Elected, Event, StopReplicaAnswered, of_watch
+from highwater.controller.rules.events import (
+    Answer,
+    Elected,
+    Event,
+    StopReplicaAnswered,
+    UpdateMetadataAnswered,
+    of_watch,
+)
 from highwater.controller.rules.machine import Machine
 from highwater.controller.rules.state import Settings
 from highwater.kafka import znodes
@@ -57,6 +64,10 @@ class Lab:
         self.orders: list[Order] = []
         self.questions: list[Question] = []
         self.pauses = 0
+        self.told: list[UpdateMetadataAnswered] = []
+        """Answers of brokers that a topic goes, which `settle` handles."""
+        self.deaf: set[int] = set()
+        """Brokers that do not answer so."""
         self.before_write: Callable[[], object] | None = None
         self.settings = settings or Settings(
             broker_id=BrokerId(1), auto_leader_rebalance_enable=False
@@ -185,14 +196,23 @@ class Lab:
                     orders.append(effect)
         assert not self.machine.busy
         self.orders += orders
+        self.told += [
+            UpdateMetadataAnswered(*broker, 0, order.gone)
+            for order in orders
+            if isinstance(order, SendUpdateMetadata) and order.gone
+            for broker in order.brokers
+        ]
         return orders
 
     def settle(self) -> list[Order]:
-        """Handles all watches that have fired."""
+        """Handles all watches that have fired, and answers of brokers that a topic goes."""
         orders: list[Order] = []
         while True:
             fired = [w for s, w in self.zk.take_fired() if s == self.session]
             events = dict.fromkeys(e for w in fired if (e := of_watch(w)) is not None)
+            if not events:
+                events = dict.fromkeys(e for e in self.told if e.broker_id not in self.deaf)
+                self.told = [e for e in self.told if e.broker_id in self.deaf]
             if not events:
                 return orders
             for event in events:

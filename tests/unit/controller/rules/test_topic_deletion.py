@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from highwater.controller.rules.events import AlterReassignments
+from highwater.controller.rules.events import AlterReassignments, Suspected
 from highwater.controller.rules.state import Settings
 from highwater.kafka import znodes
 from highwater.kafka.errors import ErrorCode
@@ -43,6 +43,34 @@ def test_deleted_when_all_replicas_say_so() -> None:
     lab.answer_stop_replicas(orders)
     assert_gone(lab)
     assert lab.state(tp("other")).leader == 1
+
+
+@pytest.mark.parametrize("end", ["it answers", "it dies", "it comes back", "it is suspected"])
+def test_a_broker_without_a_replica_must_know_of_it_too(end: str) -> None:
+    """A later controller would not know the topic, and that broker would go on telling clients."""
+    lab = Lab(1, 2, 3, 4)
+    lab.create_topic("t", (1, 2), (2, 3))
+    lab.create_topic("other", (1, 2))
+    lab.elect()
+    lab.deaf = {4}
+    lab.answer_stop_replicas(lab.delete_topic("t").settle())
+    assert lab.exists(znodes.delete_topic_path("t")), "a later controller goes on with it"
+    assert lab.exists(znodes.topic_path("t"))
+    if end == "it answers":
+        lab.deaf = set()
+    elif end == "it dies":
+        lab.kill(4)
+    elif end == "it comes back":
+        lab.bounce(4).settle()
+        assert lab.exists(znodes.topic_path("t")), "what its earlier life was told does not count"
+        lab.deaf = set()
+    else:
+        lab.do(Suspected(BrokerId(4)))
+        lab.settle()
+        assert lab.exists(znodes.topic_path("t")), "it may answer clients again"
+        lab.kill(4)
+    lab.settle()
+    assert_gone(lab)
 
 
 def test_the_replicas_are_stopped_before_they_are_deleted() -> None:
