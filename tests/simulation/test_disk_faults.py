@@ -63,6 +63,8 @@ class Scenario:
         self.break_disk = break_disk
         self.acked: dict[tuple[TopicPartition, int], bytes] = {}
         self.deaths: list[str] = []
+        self.cut_reads = 0
+        """Reads whose connection ended."""
 
     async def main(self, kernel: Kernel) -> None:
         async with trio.open_nursery() as nursery:
@@ -110,7 +112,13 @@ class Scenario:
         found: dict[int, bytes] = {}
         position = 0
         while position <= max(wanted):
-            polled = await reader.fetch(tp, position)
+            try:
+                polled = await reader.fetch(tp, position)
+            except Failed:
+                self.cut_reads += 1
+                assert self.cut_reads == 1
+                reader.forget(tp)
+                continue
             found.update({offset: value for offset, _, value in polled.records})
             position = polled.next_offset
         assert {offset: found.get(offset) for offset in wanted} == wanted
@@ -178,6 +186,7 @@ def test_a_sendfile_that_fails_costs_its_connection_alone() -> None:
     run_simulation(0, scenario.main)
     assert scenario.deaths == []
     assert scenario.disk.failing is None, "nothing was sent"
+    assert scenario.cut_reads == 1, "followers are sent what was just written, from memory"
 
 
 def test_seeds_meet_calls_that_fail() -> None:
