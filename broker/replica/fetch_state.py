@@ -39,7 +39,8 @@ class FetchState:
     failures: int = 0
     """Failures in a row; the delay grows with them."""
     in_sync: bool = False
-    """It had everything below the HW at its last fetch: no throttle holds it back."""
+    """It had everything below the HW at its last fetch, or began as a member of the ISR; then no
+    throttle holds it back."""
     lag: int = 0
     """How far it was behind the leader's HW at that fetch."""
     asked: FetchPartition | None = None

@@ -101,6 +101,7 @@ class ReplicaFetcher:
             partition.truncate_to(follower_log.doubtful_from)
             follower_log.doubtful_from = None
         state = FetchState(partition.leader_epoch, follower_log.log_end_offset)
+        state.in_sync = partition.in_isr  # until its first fetch tells
         if follower_log.epochs.latest < 0:
             # epochs say nothing of an empty log, or of one older than epochs
             partition.truncate_to(min(partition.high_watermark, follower_log.log_end_offset))

@@ -72,8 +72,14 @@ class FetcherManager:
         addresses: dict[TopicPartition, Address | None] = {
             tp: fetcher.address for tp, fetcher in self._owner.items()
         }
+        states = {tp: fetcher.states.get(tp) for tp, fetcher in self._owner.items()}
         self.stop(addresses)
         self.follow(addresses)
+        for tp, before in states.items():
+            owner = self._owner.get(tp)
+            now = None if owner is None else owner.states.get(tp)
+            if before is not None and now is not None:
+                now.in_sync = before.in_sync  # or a throttle would take it out of the ISR
 
     def stop(self, tps: Iterable[TopicPartition]) -> None:
         """Stops fetching: from here on no answer changes these logs."""

@@ -123,3 +123,20 @@ async def test_a_follower_leaves_out_what_is_over_the_rate_until_it_is_in_sync(
     assert await asked() == [T1], "only the one in the list waits"
     fetcher._append(T0, fetcher.states[T0], sent(T0, 3, 6)._replace(high_watermark=9))
     assert await asked() == [T0, T1], "it has all below the HW"
+
+
+async def test_a_replica_in_sync_is_not_held_back_by_another_number_of_fetchers(
+    tmp_path: Path,
+) -> None:
+    manager = await replica_manager(tmp_path)
+    hosted(manager, T0)
+    manager.fetchers.follow({T0: ("nowhere", 1)})
+    state = manager.fetchers._owner[T0].states[T0]
+    assert state.in_sync is manager.partitions[T0].in_isr
+    for in_sync in (True, False):
+        state.in_sync = in_sync
+        manager.fetchers.resize()
+        again = manager.fetchers._owner[T0].states[T0]
+        assert again is not state
+        assert again.in_sync is in_sync
+        state = again
