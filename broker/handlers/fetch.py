@@ -10,10 +10,10 @@ answer may hold, if that is less); a partition has an error; a partition was rea
 older than the one in which its limit lies; max_wait_ms have passed.  Records are never touched:
 they go from the segment to the socket.  A fetch of thousands of partitions is read in turns, and
 later only its partitions with news are read again.  If the start of a batch must be looked up on
-the disk, the wait is outside of the loop.  A follower's session has a feed of its own, which
-answers in place of the purgatory (`replica/feed.py`); here is what is told of all of them, and a
-follower's fetch without a session.  v7 brought sessions (KIP-227), v9 the fence
-by leader epoch (KIP-320), v11 the rack (read and ignored), v12 diverging epochs (KIP-595).
+the disk, the wait is outside of the loop.  A follower's session is a feed, which answers in place
+of the purgatory (`replica/feed.py`); a follower without a session is served here.  v7 brought
+sessions (KIP-227), v9 the fence by leader epoch (KIP-320), v11 the rack (read and
+ignored), v12 diverging epochs (KIP-595).
 
 Source: kafka.server.DelayedFetch, ReplicaManager.fetchMessages.
 Deviations: an offset above the HW (or LSO) waits like one at it; Kafka answers it at once with

@@ -44,6 +44,7 @@ from highwater.broker.request.timing_wheel import TimerTask
 from highwater.kafka.errors import ApiError, ErrorCode
 from highwater.kafka.types import TopicPartition
 from highwater.kafka.wire.fetch import (
+    STEADY_VERSION,
     FetchedPartition,
     FetchPartition,
     FetchRequest,
@@ -113,7 +114,7 @@ class Feed(TimerTask):
     wheel from one wait to the next."""
 
     __slots__ = (
-        "_armed", "_busy", "_deadline_ms", "_desk", "_full", "_max_wait_ms", "_min_bytes", "_most",
+        "_busy", "_deadline_ms", "_desk", "_full", "_max_wait_ms", "_min_bytes", "_most",
         "_queued", "_ready", "_replicas", "_request", "_results", "_serial", "_sink",
         "_stirred", "_version", "epoch", "id", "last_used_ms", "news", "partitions", "replica_id",
         "topics",
@@ -147,7 +148,8 @@ class Feed(TimerTask):
         """Reads that still hold, of a fetch in turns."""
         self._stirred: dict[Fed, None] = {}
         """Those that have changed since they were looked at, during a fetch."""
-        self._busy = self._queued = self._armed = False
+        self._busy = self._queued = False
+        self._bucket = None  # not on the wheel yet
         self._serial = 0
         """The number of fetches: turns of an earlier one end."""
         self._deadline_ms = 0
@@ -205,7 +207,10 @@ class Feed(TimerTask):
             if (gone := self.partitions.pop(tp, None)) is not None:
                 gone.detach()
                 self.news.pop(gone, None)
-                del self.topics[tp.topic.encode()][tp.partition]
+                of_topic = self.topics[name := tp.topic.encode()]
+                del of_topic[tp.partition]
+                if not of_topic:
+                    del self.topics[name]
         for p in request.partitions:
             fed = self.partitions.get(p.tp)
             if fed is None:
@@ -241,7 +246,7 @@ class Feed(TimerTask):
         for fed, asked in named:
             self._ask(fed, asked)
         self.last_used_ms = now_ms
-        self.begin(11, fetch.max_wait_ms, fetch.min_bytes, fetch.max_bytes)
+        self.begin(STEADY_VERSION, fetch.max_wait_ms, fetch.min_bytes, fetch.max_bytes)
         for fed in list(self.news):
             self._fetched(fed, now_ms)
         return True
@@ -502,8 +507,9 @@ class Feed(TimerTask):
         self._request = request
         sink.purgatories.fetches.pending += 1
         self._deadline_ms = self.last_used_ms + self._max_wait_ms
-        if not self._armed:
-            self._armed = True
+        if self.timed and self.due_ms > self._deadline_ms:
+            self.cancel()
+        if not self.timed:
             sink.purgatories.add_timer(self, self._deadline_ms)
 
     def _stop_waiting(self) -> None:
@@ -532,13 +538,11 @@ class Feed(TimerTask):
 
     def run(self) -> None:
         """The time on the wheel has come: this wait's, or that of one before."""
-        self._armed = False
         if self._request is None:
             return
         sink = self._sink
         assert sink is not None
         if monotonic_ms() < self._deadline_ms:
-            self._armed = True
             sink.purgatories.add_timer(self, self._deadline_ms)
             return
         self._replicas.topic_stats.expired(True)

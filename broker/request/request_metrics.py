@@ -3,7 +3,7 @@
 Each API has its own times, counts by version and counts of errors by name, as Kafka's
 RequestMetrics.  Fetch has them three times: apart for consumers and followers, and together (added
 up at the scrape).  Throttle times include only requests whose client was throttled.  The stamps of
-requests are kept, and counted by the dozen: that costs a third of counting each.
+requests are kept, and counted by the dozen: calls would cost more than the counting.
 """
 
 from __future__ import annotations

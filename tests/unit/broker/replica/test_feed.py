@@ -310,6 +310,28 @@ async def test_bytes_that_were_written_are_kept_only_for_who_waits_for_them(b: A
         fed = next(iter(f.feed.partitions.values()))
 
 
+@in_broker()
+async def test_a_shorter_wait_than_the_one_before_ends_in_time(b: Any) -> None:
+    await lead(b, replicas=(1, FOLLOWER))
+    f = Follower(b)
+    f.ask(wait_ms=100_000)
+    f.ask(wait_ms=500)
+    count, began = len(f.answers), monotonic_ms()
+    while len(f.answers) == count:
+        await trio.sleep(0.01)
+    assert monotonic_ms() - began in range(500, 520)
+
+
+@in_broker()
+async def test_a_topic_that_is_forgotten_leaves_nothing(b: Any) -> None:
+    await lead(b, replicas=(1, FOLLOWER))
+    f = Follower(b)
+    f.ask(forgotten=[A, B])
+    assert f.feed.topics == {b"t": {2: f.feed.partitions[C]}}
+    f.ask(forgotten=[C])
+    assert f.feed.topics == {}
+
+
 def appended(b: Any) -> None:
     append(b, A)
 
