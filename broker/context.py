@@ -78,6 +78,8 @@ class Access:
     items: tuple[str, ...] = ()
     """Which of these fields the version has."""
     answers: str = ""
+    named: Callable[[Context, Any], None] | None = None
+    """Gives items that are named by topic ids their names, before `each` looks at them."""
     by_controller: bool = False
     """Another broker asks for nothing, as it answers NOT_CONTROLLER."""
     inside: str = ""
@@ -92,6 +94,8 @@ class Access:
                 raise ApiError(code)
         if self.each is None:
             return request, []
+        if self.named is not None:
+            self.named(ctx, request)
         field = next((f for f in self.items if getattr(request, f)), self.items[0])
         parts: dict[ErrorCode, list[Any]] = {}
         for item in getattr(request, field) or ():

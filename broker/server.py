@@ -377,6 +377,7 @@ class Broker:
                 self.broker_id,
                 lambda: self.services.broker_epoch,
                 zk,
+                cluster_id=self.services.cluster_id,
                 listener_of=self.listeners.controller_channel,
                 inter_broker_listener=self.listeners.inter_broker,
             )

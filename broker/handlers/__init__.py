@@ -36,6 +36,7 @@ from highwater.broker.handlers import (
     describe_groups,
     describe_log_dirs,
     describe_producers,
+    describe_topic_partitions,
     describe_transactions,
     describe_user_scram_credentials,
     elect_leaders,
@@ -75,7 +76,7 @@ HANDLERS: tuple[ModuleType, ...] = (
     # records
     produce, fetch, list_offsets, offset_for_leader_epoch, delete_records, init_producer_id,
     # the cluster
-    api_versions, metadata, describe_cluster,
+    api_versions, metadata, describe_cluster, describe_topic_partitions,
     # the controller's requests
     leader_and_isr, stop_replica, update_metadata, controlled_shutdown,
     # administration

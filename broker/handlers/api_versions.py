@@ -3,8 +3,8 @@
 A client sends it first on each connection, in the newest version that it knows.  Where that is too
 new, the answer is in v0 with UNSUPPORTED_VERSION and this API's own range, and the client asks
 again (KIP-511).  From v3 on the request names the client's software.  The list is made from the
-handler modules and is the same on every listener.  No features are offered below
-inter.broker.protocol.version 2.7.
+handler modules, without the versions that need a feature that is not in use (`kafka/features.py`),
+and is the same on every listener.  No features of Kafka's are offered.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any
 from highwater.broker.context import OPEN, Api, Context, Reply
 from highwater.broker.request.response import Response
 from highwater.kafka.errors import ErrorCode
+from highwater.kafka.features import Levels, offered
 from highwater.kafka.wire.messages import ApiVersionsResponse
 
 API = Api(key=18, name="ApiVersions", versions=(0, 4), access=OPEN)
@@ -30,20 +31,20 @@ def handle(ctx: Context, request: Any) -> Reply:
         and _SOFTWARE.fullmatch(request.client_software_version or "")
     ):
         return error_response(ctx, request, ErrorCode.INVALID_REQUEST)
-    return Response(parts=(_encoded(ctx.version),))
+    return Response(parts=(_encoded(ctx.version, ctx.services.metadata.features),))
 
 
 @lru_cache
-def _encoded(version: int) -> bytes:
+def _encoded(version: int, features: Levels) -> bytes:
     from highwater.broker.handlers import HANDLERS  # which lists this module, too
 
-    keys = [_version_of(module.API) for module in HANDLERS]
+    keys = [_version_of(module.API, features) for module in HANDLERS]
     answer = ApiVersionsResponse(error_code=0, api_keys=sorted(keys, key=lambda k: k.api_key))
     return bytes(answer.encode(version=version))
 
 
-def _version_of(api: Api) -> Any:
-    low, high = api.versions
+def _version_of(api: Api, features: Levels) -> Any:
+    low, high = offered(api.key, api.versions, features)
     return ApiVersionsResponse.ApiVersion(api_key=api.key, min_version=low, max_version=high)
 
 

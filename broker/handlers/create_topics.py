@@ -6,13 +6,14 @@ has its own error.  With a time-out of 0 the topic is created, and the answer is
 at once.
 
 v1 adds validate_only and messages, v4 the broker's defaults by -1, v5 the topic's resulting numbers
-and configuration, v6 knows THROTTLING_QUOTA_EXCEEDED, v7 topic ids (zero here).
+and configuration, v6 knows THROTTLING_QUOTA_EXCEEDED, v7 topic ids (zero while none are in use).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
+from uuid import UUID
 
 from highwater.broker.admin import topic_znodes as topics
 from highwater.broker.admin.configs import topic_entries
@@ -147,6 +148,7 @@ def _answer(
             name=name,
             error_code=int(code),
             error_message=message,
+            topic_id=_id_of(ctx, name) if code is ErrorCode.NONE else None,
             **(failed if code is not ErrorCode.NONE else details.get(name, failed)),
             **hidden(name),
         )
@@ -154,6 +156,11 @@ def _answer(
     ]
     errors = error_names(code for code, _ in outcomes.values())
     return Response(CreateTopicsResponse(topics=results), error_names=errors)
+
+
+def _id_of(ctx: Context, name: str) -> UUID:
+    """Zero for a topic that is only validated."""
+    return UUID(bytes=ctx.services.metadata.topic_id(name))
 
 
 def error_response(ctx: Context, request: Any, code: ErrorCode) -> Response:

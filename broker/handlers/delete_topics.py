@@ -1,8 +1,7 @@
 """DeleteTopics, API 20, v0-6: marks topics for deletion, and waits until they are gone.
 
 Only the controller's broker does it.  The controller deletes a topic when all of its replicas are
-alive, so a time-out does not mean that the topic stays.  v6 can name topics by id, but no topic has
-an id here.
+alive, so a time-out does not mean that the topic stays.  v6 can name topics by id.
 """
 
 from __future__ import annotations
@@ -28,22 +27,24 @@ API = Api(
         items=("topics", "topic_names"),
         answers="responses",
         by_controller=True,
+        inside="Delete of topics that are named by their ids; Describe, to be told their names",
     ),
 )
 
 FIRST_STRICT = 5
 FIRST_BY_STATE = 6
 _Result = DeleteTopicsResponse.DeletableTopicResult
-Nameless = tuple[Any, ErrorCode]
-"""A topic that the request does not name: its id, and the code that answers it."""
+Nameless = tuple[Any, ErrorCode, str | None]
+"""A topic that is refused at once and was not named: its id, the code that answers it, and its name
+where the client may know it."""
 
 
 async def handle(ctx: Context, request: Any) -> Reply:
-    names, nameless = _asked_for(ctx, request)
+    names, ids, nameless = _asked_for(ctx, request)
     refusal = _refusal(ctx)
     if refusal is not None:
-        refused = [(topic_id, refusal) for topic_id, _ in nameless]
-        return _answer(names, dict.fromkeys(names, (refusal, None)), refused)
+        refused = [(topic_id, refusal, None) for topic_id, _, _ in nameless]
+        return _answer(names, ids, dict.fromkeys(names, (refusal, None)), refused)
     outcomes: dict[str, Outcome] = {}
     pending = {}
     metadata = ctx.services.metadata
@@ -63,7 +64,7 @@ async def handle(ctx: Context, request: Any) -> Reply:
         pending[name] = GONE
 
     def answer(found: Mapping[str, Outcome]) -> Response:
-        return throttled(ctx, quota, _answer(names, found, nameless))
+        return throttled(ctx, quota, _answer(names, ids, found, nameless))
 
     if not pending:
         return answer(outcomes)
@@ -72,23 +73,35 @@ async def handle(ctx: Context, request: Any) -> Reply:
     return Delayed(TopicWait(ctx.services, pending, outcomes, request.timeout_ms, answer))
 
 
-def _asked_for(ctx: Context, request: Any) -> tuple[list[str], list[Nameless]]:
-    """The names, and the topics without one; a name given twice is answered twice."""
+def _asked_for(ctx: Context, request: Any) -> tuple[list[str], dict[str, Any], list[Nameless]]:
+    """The names, the ids by which topics were named, and the topics that are refused at once; a
+    name given twice is answered twice."""
     if ctx.version < FIRST_BY_STATE:
-        return list(request.topic_names), []
+        return list(request.topic_names), {}, []
     names = []
+    ids: dict[str, Any] = {}
     nameless: list[Nameless] = []
+    denied = ErrorCode.TOPIC_AUTHORIZATION_FAILED
     for topic in request.topics:
         has_id = topic.topic_id is not None and topic.topic_id.int != 0
         if has_id and topic.name is not None:
             raise ApiError(ErrorCode.INVALID_REQUEST, "a topic has both a name and an id")
         if topic.name is not None:
             names.append(topic.name)
+            continue
+        # as in Kafka, where nobody has the right to delete a topic of no name
+        name = ctx.services.metadata.topic_of(topic.topic_id.bytes) if has_id else None
+        if name is None:
+            code = ErrorCode.UNKNOWN_TOPIC_ID if has_id else denied
+            nameless.append((topic.topic_id, code, None))
+        elif not ctx.allows(Operation.DESCRIBE, ResourceType.TOPIC, name):
+            nameless.append((topic.topic_id, denied, None))
+        elif not ctx.allows(Operation.DELETE, ResourceType.TOPIC, name):
+            nameless.append((topic.topic_id, denied, name))
         else:
-            # as in Kafka, where nobody has the right to delete a topic of no name
-            code = ErrorCode.UNKNOWN_TOPIC_ID if has_id else ErrorCode.TOPIC_AUTHORIZATION_FAILED
-            nameless.append((topic.topic_id, code))
-    return names, nameless
+            names.append(name)
+            ids[name] = topic.topic_id
+    return names, ids, nameless
 
 
 def _refusal(ctx: Context) -> ErrorCode | None:
@@ -101,15 +114,16 @@ def _refusal(ctx: Context) -> ErrorCode | None:
 
 def _answer(
     names: Sequence[str],
+    ids: Mapping[str, Any],
     outcomes: Mapping[str, Outcome],
     nameless: Sequence[Nameless],
 ) -> Response:
     results = [
-        _Result(name=name, error_code=int(code), error_message=message)
+        _Result(name=name, topic_id=ids.get(name), error_code=int(code), error_message=message)
         for name, (code, message) in ((name, outcomes[name]) for name in names)
     ]
-    results += [_Result(name=None, topic_id=i, error_code=int(code)) for i, code in nameless]
-    errors = error_names([*(c for c, _ in outcomes.values()), *(code for _, code in nameless)])
+    results += [_Result(name=n, topic_id=i, error_code=int(code)) for i, code, n in nameless]
+    errors = error_names([*(c for c, _ in outcomes.values()), *(code for _, code, _ in nameless)])
     return Response(DeleteTopicsResponse(responses=results), error_names=errors)
 
 

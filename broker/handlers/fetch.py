@@ -1,4 +1,4 @@
-"""Fetch, API 1, v4-12: reads record batches for consumers and for followers.
+"""Fetch, API 1, v4-17: reads record batches for consumers and for followers.
 
 A consumer gets records below the HW (read_uncommitted) or the LSO (read_committed); at or above
 that limit the answer is empty and not an error.  A follower gets everything up to the LEO.  Its
@@ -12,14 +12,16 @@ they go from the segment to the socket.  A fetch of thousands of partitions is r
 later only its partitions with news are read again.  If the start of a batch must be looked up on
 the disk, the wait is outside of the loop.  A follower's session is a feed, which answers in place
 of the purgatory (`replica/feed.py`); a follower without a session is served here.  v7 brought
-sessions (KIP-227), v9 the fence by leader epoch (KIP-320), v11 the rack (read and
-ignored), v12 diverging epochs (KIP-595).
+sessions (KIP-227), v9 the fence by leader epoch (KIP-320), v11 the rack (read and ignored), v12
+diverging epochs (KIP-595), v13 topic ids (KIP-516), v16 the name of a wrong one's leader (KIP-951).
+A topic's id is looked up at each read, so that one that was made anew is another topic.
 
 Source: kafka.server.DelayedFetch, ReplicaManager.fetchMessages.
 Deviations: an offset above the HW (or LSO) waits like one at it; Kafka answers it at once with
 nothing, and the client repeats the request endlessly.  An unknown partition ends the wait like any
 error, and a first batch that arrives during it counts whole, even above the partition's max_bytes;
-in Kafka the other partitions go on waiting, and the batch counts as max_bytes.
+in Kafka the other partitions go on waiting, and the batch counts as max_bytes.  Followers name
+topics by their names, as with inter.broker.protocol.version 2.6: no id that one names is known.
 """
 
 from __future__ import annotations
@@ -33,6 +35,7 @@ import trio
 
 from highwater.base.event_loop import monotonic_ms
 from highwater.broker.context import Access, Api, Context, Delayed, Feeding, Reply
+from highwater.broker.current_leaders import current_leader, endpoints
 from highwater.broker.log.cold_reads import read_at_once, read_loaded
 from highwater.broker.quota.quota_manager import user_of
 from highwater.broker.replica.feed import AT_ONCE, Feed
@@ -46,24 +49,28 @@ from highwater.kafka.types import TopicPartition
 from highwater.kafka.wire.codec import BadMessage
 from highwater.kafka.wire.fetch import (
     CONSUMER_REPLICA_ID,
+    MAX_VERSION,
     MIN_VERSION,
+    TELLS_LEADER,
     FetchedPartition,
     FetchPartition,
     FetchRequest,
     parse_fetch,
     response_parts,
 )
+from highwater.kafka.wire.node_endpoints import NodeEndpoint
 from highwater.world.api import ColdRead
 
 API = Api(
     key=1,
     name="Fetch",
-    versions=(MIN_VERSION, 12),
+    versions=(MIN_VERSION, MAX_VERSION),
     raw=True,
     access=Access(inside="Read of each topic; followers: ClusterAction"),
 )
 
 ISOLATION_LEVELS = (0, 1)
+_OF_LEADER = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 
 def handle(ctx: Context, body: memoryview) -> Reply | Awaitable[Reply]:
@@ -77,6 +84,8 @@ def handle(ctx: Context, body: memoryview) -> Reply | Awaitable[Reply]:
     if follows and not ctx.allows(Operation.CLUSTER_ACTION, ResourceType.CLUSTER):
         code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         return _refused(ctx, request, code, ErrorCode.NONE)
+    if follows and request.by_id:
+        return _refused(ctx, request, ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.NONE)
     try:
         session, full = ctx.services.replicas.sessions.enter(request, ctx.now_ms)
     except ApiError as e:
@@ -85,6 +94,8 @@ def handle(ctx: Context, body: memoryview) -> Reply | Awaitable[Reply]:
     if isinstance(session, Feed):
         return _feed(ctx, request, session, full)
     asked = request.partitions if session is None else list(session.partitions.values())
+    if request.by_id:
+        asked = [_named(ctx, p) for p in asked]
     fetch = FetchOperation(ctx, request, session, asked, full)
     if len(asked) > AT_ONCE or not fetch.read_at_once(asked):
         return _in_turns(fetch)
@@ -106,10 +117,27 @@ def _refused(
     ctx: Context, request: FetchRequest, code: ErrorCode, of_request: ErrorCode | None = None
 ) -> Response:
     """The same error for each partition, and for the request, as Kafka gives it."""
-    refused = [FetchedPartition(p.tp, int(code), -1, -1, -1, b"", 0) for p in request.partitions]
+    refused = [_failed(p, code) for p in request.partitions]
     of_request = code if of_request is None else of_request
     parts = response_parts(ctx.version, int(of_request), 0, refused)
     return Response(parts=parts, error_names=(code.name,))
+
+
+def _named(ctx: Context, p: FetchPartition) -> FetchPartition:
+    """The partition with the name that its topic's id has now."""
+    name = ctx.services.metadata.topic_of(p.topic_id) or ""
+    return p if name == p.tp.topic else p._replace(tp=TopicPartition(name, p.tp.partition))
+
+
+def _failed(p: FetchPartition, code: ErrorCode) -> FetchedPartition:
+    return FetchedPartition(p.tp, int(code), -1, -1, -1, b"", 0, topic_id=p.topic_id)
+
+
+def _with_leader(ctx: Context, result: FetchedPartition) -> FetchedPartition:
+    """Names the leader where this broker is not it, or the client knows an old epoch of it."""
+    if result.error not in _OF_LEADER:
+        return result
+    return result._replace(leader=current_leader(ctx, result.tp))
 
 
 async def _in_turns(fetch: FetchOperation) -> Reply:
@@ -244,9 +272,11 @@ class FetchOperation(DelayedOperation):
         try:
             if self._denied and p.tp.topic in self._denied:
                 raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+            if p.topic_id:
+                self._compare_ids(p)
             r = replicas.read(p, most, request.replica_id, request.isolation_level, min_one)
         except ApiError as e:
-            return PartitionRead(FetchedPartition(p.tp, int(e.code), -1, -1, -1, b"", 0), True)
+            return PartitionRead(_failed(p, e.code), True)
         piece = r.slice
         size = piece.size if piece is not None else 0
         records = FileSlice(piece.file, piece.position, size) if piece is not None and size else b""
@@ -262,6 +292,7 @@ class FetchOperation(DelayedOperation):
             size,
             r.aborted,
             r.diverging,
+            p.topic_id,
         )
         if piece is None:
             return PartitionRead(result, True)
@@ -271,6 +302,15 @@ class FetchOperation(DelayedOperation):
         counted = counted_bytes(p, piece)
         self._counted += counted
         return PartitionRead(result, in_older_segment(piece, first), counted, first)
+
+    def _compare_ids(self, p: FetchPartition) -> None:
+        """Raises ApiError where its topic is no longer the one of this id."""
+        services = self.ctx.services
+        if not p.tp.topic or services.metadata.topic_of(p.topic_id) != p.tp.topic:
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID)
+        hosted = services.replicas.logs.get(p.tp)
+        if hosted is not None and hosted.topic_id not in (None, p.topic_id):
+            raise ApiError(ErrorCode.INCONSISTENT_TOPIC_ID)
 
     def _record_progress(self, reads: Iterable[tuple[FetchPartition, FetchedPartition]]) -> None:
         replicas = self.ctx.services.replicas
@@ -292,7 +332,11 @@ class FetchOperation(DelayedOperation):
             if not self.full:
                 results = news
         names = tuple(ErrorCode(r.error).name for r in results if r.error)
-        parts = response_parts(self.ctx.version, 0, session_id, results)
+        known: list[NodeEndpoint] = []
+        if names and self.ctx.version >= TELLS_LEADER:
+            results = [_with_leader(self.ctx, r) for r in results]
+            known = endpoints(self.ctx, (r.leader for r in results))
+        parts = response_parts(self.ctx.version, 0, session_id, results, endpoints=known)
         return Response(parts=parts, error_names=names)
 
     def _throttle_ms(self, size: int) -> int:

@@ -2,18 +2,21 @@
 
 An older controller's request is refused with STALE_CONTROLLER_EPOCH, and one meant for an earlier
 life of this broker with STALE_BROKER_EPOCH (KIP-380).  A partition whose leader epoch is not newer
-stays as it is.
+stays as it is.  Topics' ids come in a tagged field, and ids that a log has and the request does not
+name go back in one (`replica/log_topic_ids.py`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
+from uuid import UUID
 
 from highwater.base.event_loop import in_steps, in_turns
 from highwater.broker.context import Access, Api, Context, Plane, Reply, cluster
 from highwater.broker.controller_requests import admission
 from highwater.broker.membership.controller_fence import Overtaken
+from highwater.broker.replica import log_topic_ids
 from highwater.broker.replica.partition_states import LeaderAndIsrUpdate, decode_leader_and_isr
 from highwater.broker.request.response import NoResponse, Response
 from highwater.broker.settings.config_changes import load_new_topics
@@ -21,6 +24,7 @@ from highwater.kafka.errors import ApiError, ErrorCode
 from highwater.kafka.security.acls import Operation
 from highwater.kafka.types import TopicPartition
 from highwater.kafka.wire.controller_messages import (
+    KnownTopicId,
     LeaderAndIsrPartitionError,
     LeaderAndIsrResponse,
 )
@@ -58,9 +62,16 @@ async def handle(ctx: Context, request: Any) -> Reply:
         async for tp, code in in_turns(errors.items(), AT_ONCE)
     ]
     return Response(
-        LeaderAndIsrResponse(error_code=0, partition_errors=answered),
+        LeaderAndIsrResponse(
+            error_code=0, partition_errors=answered, known_topic_ids=_unnamed_ids(ctx, update)
+        ),
         error_names=tuple(c.name for c in errors.values() if c is not ErrorCode.NONE),
     )
+
+
+def _unnamed_ids(ctx: Context, update: LeaderAndIsrUpdate) -> list[object]:
+    ids = log_topic_ids.unnamed(ctx.services.replicas.logs, update)
+    return [KnownTopicId(topic_name=name, topic_id=UUID(bytes=i)) for name, i in ids.items()]
 
 
 async def _expect(

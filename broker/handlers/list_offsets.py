@@ -1,10 +1,11 @@
-"""ListOffsets, API 2, v1-7: the first offset, the latest, or the first at or after a time.
+"""ListOffsets, API 2, v1-11: the first offset, the latest, or the first at or after a time.
 
-Timestamps -1 (latest), -2 (earliest), -3 (that of the largest timestamp, v7).  "Latest" is the HW
-for a consumer, the LSO under read_committed, the LEO for a follower.  A new leader whose HW has not
-reached the start of its epoch answers OFFSET_NOT_AVAILABLE (v5; LEADER_NOT_AVAILABLE before), as
-its HW may lie below what clients have seen (KIP-207).  A partition that is named twice is
-INVALID_REQUEST, each time.  Deviation: v0 (several offsets for a time) is
+Timestamps -1 (latest), -2 (earliest), -3 (that of the largest timestamp, v7), -4 (the earliest on
+this disk, v8: the earliest, as all is there), -5 and -6 (of tiered storage, v9 and v11: none).
+"Latest" is the HW for a consumer, the LSO under read_committed, the LEO for a follower.  A new
+leader whose HW has not reached the start of its epoch answers OFFSET_NOT_AVAILABLE (v5;
+LEADER_NOT_AVAILABLE before), as its HW may lie below what clients have seen (KIP-207).  A partition
+that is named twice is INVALID_REQUEST, each time.  Deviation: v0 (several offsets for a time) is
 not offered.
 """
 
@@ -31,13 +32,16 @@ if TYPE_CHECKING:
 API = Api(
     key=2,
     name="ListOffsets",
-    versions=(1, 7),
+    versions=(1, 11),
     access=Access(
         each=of(ResourceType.TOPIC, Operation.DESCRIBE, "name"), items=("topics",), answers="topics"
     ),
 )
 
 LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3
+EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -4, -5, -6
+FIRST_WITH = {EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
+"""The version that brought each of them."""
 CONSUMER = -1
 ISOLATION_LEVELS = (0, 1)
 UNKNOWN = (-1, -1, -1)
@@ -129,9 +133,13 @@ def _find(ctx: Context, request: Any, tp: TopicPartition, asked: Any) -> tuple[i
     if asked.timestamp == LATEST:
         latest = partition.latest_offset(isolation) if consumer else log.log_end_offset
         return -1, latest, int(partition.leader_epoch)
-    if asked.timestamp == EARLIEST:
+    if ctx.version < FIRST_WITH.get(asked.timestamp, 0):
+        raise ApiError(ErrorCode.UNSUPPORTED_VERSION)
+    if asked.timestamp in (EARLIEST, EARLIEST_LOCAL):
         epoch = log.epochs.epoch_for_offset(log.log_start_offset)
         return -1, log.log_start_offset, epoch
+    if asked.timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
+        return UNKNOWN
     limit = partition.latest_offset(isolation) if consumer else log.log_end_offset
     if asked.timestamp < 0 and asked.timestamp != MAX_TIMESTAMP:
         raise ApiError(ErrorCode.UNSUPPORTED_VERSION)

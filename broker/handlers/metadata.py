@@ -1,13 +1,13 @@
-"""Metadata, API 3, v0-12: brokers, the controller, and the partitions of topics with their leaders.
+"""Metadata, API 3, v0-13: brokers, the controller, and the partitions of topics with their leaders.
 
 Any broker answers it from its metadata cache, with the endpoints of the listener on which the
 request came in.  A topic that does not exist is first created if the request allows it (v4; before
 that, always) and auto.create.topics.enable is set.  The answer for it is LEADER_NOT_AVAILABLE, and
 the client asks again.
 
-An empty list means all topics in v0, null in later versions.  Topic ids (answered from v10, asked
-for from v12) do not exist below inter.broker.protocol.version 2.8: they are zero in answers, and
-UNKNOWN_TOPIC_ID when asked for.
+An empty list means all topics in v0, null in later versions.  Topic ids are answered from v10 and
+asked for from v12: zero in answers, and UNKNOWN_TOPIC_ID when asked for, while they are not in use
+(`kafka/features.py`).  The error of the whole in v13 is always NONE.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ from highwater.broker.request.purgatory import DelayedOperation
 from highwater.broker.request.response import Response
 from highwater.kafka.errors import ApiError, ErrorCode
 from highwater.kafka.security.acls import Operation, ResourceType
+from highwater.kafka.topic_ids import NO_ID
 
 API = Api(
     key=3,
     name="Metadata",
-    versions=(0, 12),
+    versions=(0, 13),
     access=Access(inside="Describe of each topic, Create of new ones; others are hidden"),
 )
 
 FIRST_WITH_IDS = 12
-NO_ID = bytes(16)
 
 
 def handle(ctx: Context, request: Any) -> Reply | Awaitable[Reply]:
@@ -163,7 +163,7 @@ def _bits(operations: set[int]) -> int:
 async def _answer_slowly(
     ctx: Context, request: Any, names: tuple[str, ...], ids: list[bytes]
 ) -> Reply:
-    """The answer when topics must be created, or ids are unknown."""
+    """The answer when topics must be created, or are asked for by their ids."""
     created = {}
     for name in names:
         if not ctx.services.metadata.has_topic(name) and _may_describe(ctx, name):
@@ -183,9 +183,20 @@ def _assembled(
     """An answer that is not kept.  Of all topics, those that the client may not describe are left
     out; one that it names is refused, whether it exists or not."""
     cache, version = ctx.services.metadata, ctx.version
-    encoder = EncodedTopics(version, ctx.listener)
-    parts = [unknown_topic_id(version, topic_id) for topic_id in ids]
+    encoder = EncodedTopics(version, ctx.listener, cache.topic_id)
     denied = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    parts = []
+    for topic_id in ids:
+        found = cache.topic_of(topic_id)
+        if found is None:
+            parts.append(unknown_topic_id(version, topic_id))
+        elif not _may_describe(ctx, found):
+            refused = encode_topic(version, None, denied, (), topic_id)
+            parts.append(with_operations(version, refused))
+        else:
+            operations = _of_topic(ctx, request, found)
+            partitions = cache.partitions_of(found)
+            parts.append(encoder.part(found, partitions, cache.brokers(), operations))
     for name in list(cache.topics()) if names is None else names:
         known = cache.partitions_of(name)
         code = created.get(name, ErrorCode.NONE) if _may_describe(ctx, name) else denied

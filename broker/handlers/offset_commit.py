@@ -1,7 +1,7 @@
-"""OffsetCommit, API 8, v0-9: a member stores how far it has come.
+"""OffsetCommit, API 8, v0-10: a member stores how far it has come.
 
 The answer is given when the commit itself is committed.  v2-4 can set how long it is kept; v6 has
-the leader epoch of the last record, v7 static members.
+the leader epoch of the last record, v7 static members, v10 topic ids in place of names.
 """
 
 from __future__ import annotations
@@ -16,17 +16,30 @@ from highwater.broker.request.response import Response
 from highwater.kafka.config import LONG_MAX
 from highwater.kafka.errors import ErrorCode
 from highwater.kafka.security.acls import Operation, ResourceType
+from highwater.kafka.topic_ids import NO_ID
 from highwater.kafka.wire.messages import OffsetCommitResponse
+
+FIRST_WITH_IDS = 10
+
+
+def _named(ctx: Context, request: Any) -> None:
+    """Gives topics the names of their ids; one of no topic has none."""
+    if ctx.version >= FIRST_WITH_IDS:
+        for topic in request.topics:
+            topic_id = NO_ID if topic.topic_id is None else topic.topic_id.bytes
+            topic.name = ctx.services.metadata.topic_of(topic_id)
+
 
 API = Api(
     key=8,
     name="OffsetCommit",
-    versions=(0, 9),
+    versions=(0, 10),
     access=Access(
         whole=(of(ResourceType.GROUP, Operation.READ, "group_id"),),
         each=of(ResourceType.TOPIC, Operation.READ, "name"),
         items=("topics",),
         answers="topics",
+        named=_named,
     ),
 )
 
@@ -35,6 +48,7 @@ _Partition = _Topic.OffsetCommitResponsePartition
 
 
 def handle(ctx: Context, request: Any) -> Reply:
+    _named(ctx, request)
     services = ctx.services
     now = services.world.clock.wall_ms()
     retention = request.retention_time_ms
@@ -63,4 +77,5 @@ def _response(request: Any, errors: Errors, code: ErrorCode) -> Response:
 
 
 def error_response(ctx: Context, request: Any, code: ErrorCode) -> Response:
+    _named(ctx, request)
     return _response(request, {}, code)

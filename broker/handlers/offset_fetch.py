@@ -1,7 +1,8 @@
-"""OffsetFetch, API 9, v0-9: the committed offsets of a group.
+"""OffsetFetch, API 9, v0-10: the committed offsets of a group.
 
 v0 and v1 have the error at each partition, v2 at the top (and null for all partitions).  v7 can ask
-for stable offsets, v8 for several groups, each with its error.  v0 meant offsets in ZooKeeper; here
+for stable offsets, v8 for several groups, each with its error.  v10 names topics by their ids, and
+leaves out those of a group that have none.  v0 meant offsets in ZooKeeper; here
 it means the same as v1.
 
 A stable offset is one that will be changed by no open transaction, and by no commit whose client
@@ -20,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar
+from uuid import UUID
 
 from highwater.broker.context import Access, Api, Context, Delayed, Reply
 from highwater.broker.coordinator.group.records import CommittedOffset
@@ -28,18 +30,20 @@ from highwater.broker.request.purgatory import DelayedOperation
 from highwater.broker.request.response import Response
 from highwater.kafka.errors import ApiError, ErrorCode
 from highwater.kafka.security.acls import Operation, ResourceType
+from highwater.kafka.topic_ids import NO_ID, is_unknown, unknown_name
 from highwater.kafka.types import TopicPartition
 from highwater.kafka.wire.messages import OffsetFetchResponse
 
 API = Api(
     key=9,
     name="OffsetFetch",
-    versions=(0, 9),
+    versions=(0, 10),
     access=Access(inside="Describe of each group and topic; of all topics, others are hidden"),
 )
 
 FIRST_WITH_TOP_ERROR = 2
 FIRST_WITH_GROUPS = 8
+FIRST_WITH_IDS = 10
 _Topic = OffsetFetchResponse.OffsetFetchResponseTopic
 _Partition = _Topic.OffsetFetchResponsePartition
 _Group = OffsetFetchResponse.OffsetFetchResponseGroup
@@ -72,6 +76,8 @@ class StableFetch(DelayedOperation):
 
 
 def handle(ctx: Context, request: Any) -> Reply:
+    if ctx.version >= FIRST_WITH_IDS:
+        _give_names(ctx, request)
     awaited = list(_awaited(ctx, request)) if request.require_stable else []
     if not awaited:
         return _answer(ctx, request, timed_out=False)
@@ -81,6 +87,15 @@ def handle(ctx: Context, request: Any) -> Reply:
             awaited, timeout_ms, lambda timed_out: _answer(ctx, request, timed_out=timed_out)
         )
     )
+
+
+def _give_names(ctx: Context, request: Any) -> None:
+    """Gives topics the names of their ids, or one that no topic can have."""
+    for group in request.groups:
+        for topic in group.topics or ():
+            topic_id = NO_ID if topic.topic_id is None else topic.topic_id.bytes
+            name = ctx.services.metadata.topic_of(topic_id)
+            topic.name = unknown_name(topic_id) if name is None else name
 
 
 def _awaited(ctx: Context, request: Any) -> Iterator[CommitsOnTheirWay]:
@@ -117,14 +132,26 @@ def _group(ctx: Context, group: Any, stable: bool, timed_out: bool) -> Any:
     except ApiError as e:
         return _Group(group_id=group.group_id, topics=[], error_code=int(e.code))
     topics = _topics(found, _GroupTopic, _GroupPartition)
+    if ctx.version >= FIRST_WITH_IDS:
+        topics = list(_with_ids(ctx, group, topics))
     return _Group(group_id=group.group_id, topics=topics, error_code=0)
+
+
+def _with_ids(ctx: Context, group: Any, topics: list[Any]) -> Iterator[Any]:
+    """The topics with the ids by which they were asked for, or that they have."""
+    asked = {topic.name: topic.topic_id for topic in group.topics or ()}
+    for topic in topics:
+        known = ctx.services.metadata.topic_id(topic.name)
+        topic.topic_id = asked.get(topic.name) or (UUID(bytes=known) if any(known) else None)
+        if group.topics is not None or topic.topic_id is not None:
+            yield topic
 
 
 def _fetch(ctx: Context, group: Any, stable: bool, timed_out: bool) -> Found:
     """Raises ApiError; a request for all topics does not hear of those that it may not describe."""
 
     def shown(topic: str) -> bool:
-        return ctx.allows(Operation.DESCRIBE, ResourceType.TOPIC, topic)
+        return is_unknown(topic) or ctx.allows(Operation.DESCRIBE, ResourceType.TOPIC, topic)
 
     if not ctx.allows(Operation.DESCRIBE, ResourceType.GROUP, group.group_id):
         raise ApiError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
@@ -134,7 +161,12 @@ def _fetch(ctx: Context, group: Any, stable: bool, timed_out: bool) -> Found:
     if asked is None:
         return {tp: what for tp, what in found.items() if shown(tp.topic)}
     refused = (tp for tp in asked if not shown(tp.topic))
-    return {**found, **dict.fromkeys(refused, ErrorCode.TOPIC_AUTHORIZATION_FAILED)}
+    unknown = (tp for tp in asked if is_unknown(tp.topic))
+    return {
+        **found,
+        **dict.fromkeys(refused, ErrorCode.TOPIC_AUTHORIZATION_FAILED),
+        **dict.fromkeys(unknown, ErrorCode.UNKNOWN_TOPIC_ID),
+    }
 
 
 def _asked(topics: Any) -> list[TopicPartition] | None:

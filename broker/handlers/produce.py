@@ -1,4 +1,4 @@
-"""Produce, API 0, v0-10: appends record batches as leader, and answers as `acks` asks.
+"""Produce, API 0, v0-13: appends record batches as leader, and answers as `acks` asks.
 
 acks=0: no answer; an error closes the connection, which tells the client that its metadata is old.
 acks=1: answered after the local append.  acks=-1: waits in the purgatory until the HW has passed
@@ -13,8 +13,9 @@ coordinator is asked whether the partition belongs to one (KIP-890).  If the coo
 asked at the moment, the answer is NOT_ENOUGH_REPLICAS, upon which every client tries again.
 
 ApiVersions offers v0 as well, as older librdkafka stops compressing otherwise; v0-2 carry the old
-message formats and are answered UNSUPPORTED_FOR_MESSAGE_FORMAT.  Deviation: no down-conversion of
-any kind.
+message formats and are answered UNSUPPORTED_FOR_MESSAGE_FORMAT.  From v13 on topics are named by
+their ids; one that no topic has is UNKNOWN_TOPIC_ID.  Deviations: no down-conversion of any kind;
+v12 adds no partition to a transaction by itself (transaction.version 2).
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ import trio
 
 from highwater.broker.context import Access, Api, Context, Delayed, Reply
 from highwater.broker.coordinator.transaction.transaction import Identity
+from highwater.broker.current_leaders import current_leader, endpoints
 from highwater.broker.log.parts import Origin
 from highwater.broker.log.validation import Examination, Work, examine
 from highwater.broker.log.verification import Verification
@@ -36,15 +38,16 @@ from highwater.broker.request.purgatory import DelayedOperation
 from highwater.broker.request.response import NoResponse, Response
 from highwater.kafka.errors import ApiError, ErrorCode, RecordsRefused
 from highwater.kafka.security.acls import Operation, ResourceType
-from highwater.kafka.types import BrokerId, TopicPartition
+from highwater.kafka.topic_ids import is_unknown
+from highwater.kafka.types import TopicPartition
 from highwater.kafka.wire.codec import BadMessage
+from highwater.kafka.wire.node_endpoints import endpoint_tags
 from highwater.kafka.wire.produce import (
+    ABORTABLE,
     FIRST_WITH_BATCHES,
     TELLS_LEADER,
-    NodeEndpoint,
     PartitionResult,
     ProduceRequest,
-    endpoint_tags,
     parse_produce,
     produce_response,
 )
@@ -64,7 +67,7 @@ if TYPE_CHECKING:
 API = Api(
     key=0,
     name="Produce",
-    versions=(0, 10),
+    versions=(0, 13),
     raw=True,
     access=Access(inside="Write of each topic, and of the transactional id"),
 )
@@ -85,18 +88,21 @@ INTERNAL_TOPICS = ("__consumer_offsets", "__transaction_state")
 
 def handle(ctx: Context, body: memoryview) -> Reply | Awaitable[Reply]:
     try:
-        request = parse_produce(body, ctx.version)
+        request = parse_produce(body, ctx.version, ctx.services.metadata.topic_of)
     except (struct.error, IndexError, ValueError) as e:
         raise BadMessage(f"a Produce request that does not parse: {e}") from e
     if request.acks not in (-1, 0, 1):
         error = int(ErrorCode.INVALID_REQUIRED_ACKS)
         results = [PartitionResult(tp, error) for tp, _ in request.partitions]
-        return _answer(ctx, results)
+        return _answer(ctx, results, request.topic_ids)
     hosted = ctx.services.replicas.partitions
     places = [Place(tp, records, hosted.get(tp)) for tp, records in request.partitions]
+    if request.topic_ids:
+        _compare_ids(places, request.topic_ids)
     if request.transactional_id is None and any(map(_transactional, places)):
         error = int(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-        return _reply(request, _answer(ctx, [PartitionResult(p.tp, error) for p in places]))
+        results = [PartitionResult(p.tp, error) for p in places]
+        return _reply(request, _answer(ctx, results, request.topic_ids))
     if ctx.services.authorizer is not None:
         _authorize(ctx, request, places)
     if ctx.version < FIRST_WITH_BATCHES:
@@ -108,6 +114,14 @@ def handle(ctx: Context, body: memoryview) -> Reply | Awaitable[Reply]:
     if examining:
         return _after_examination(ctx, request, places)
     return _append_or_ask(ctx, request, places)
+
+
+def _compare_ids(places: Sequence[Place], topic_ids: Mapping[str, bytes]) -> None:
+    """Takes their partition from places whose log belongs to another topic of the name."""
+    for place in places:
+        known = place.log.topic_id if place.log is not None else None
+        if known is not None and known != topic_ids[place.tp.topic]:
+            place.partition, place.error = None, ApiError(ErrorCode.UNKNOWN_TOPIC_ID)
 
 
 def _of_old_format(ctx: Context, request: ProduceRequest, places: list[Place]) -> Reply:
@@ -243,8 +257,8 @@ def _append_all(
             waiting[len(results)] = wait
         results.append(result)
     if not waiting:
-        return _answer(ctx, results)
-    return DelayedProduce(ctx, results, waiting, request.timeout_ms)
+        return _answer(ctx, results, request.topic_ids)
+    return DelayedProduce(ctx, results, waiting, request)
 
 
 def _in_transaction(ctx: Context, request: ProduceRequest, places: list[Place]) -> Reply:
@@ -271,6 +285,8 @@ def append(
     replicas: ReplicaManager, place: Place, acks: int
 ) -> tuple[PartitionResult, Wait | None]:
     """Appends one partition's batch, which was examined."""
+    if is_unknown(place.tp.topic):
+        return PartitionResult(place.tp, int(ErrorCode.UNKNOWN_TOPIC_ID)), None
     tp, records, stats = place.tp, place.records or _NOTHING, replicas.topic_stats
     hosted = False
     try:
@@ -314,37 +330,23 @@ def _cannot_verify(code: ErrorCode) -> ApiError:
     return ApiError(code, "the partition does not belong to the producer's transaction")
 
 
-def _answer(ctx: Context, results: Sequence[PartitionResult]) -> Response:
+def _answer(
+    ctx: Context, results: Sequence[PartitionResult], topic_ids: Mapping[str, bytes]
+) -> Response:
     names = tuple(ErrorCode(r.error).name for r in results if r.error)
-    endpoints: list[NodeEndpoint] = []
     if names and ctx.version >= TELLS_LEADER:
-        results, endpoints = _with_leaders(ctx, results)
-    body = produce_response(list(results), ctx.version)
-    parts = [body[:-1], endpoint_tags(endpoints)] if endpoints else [body]
+        results = [_with_leader(ctx, r) for r in results]
+    body = produce_response(list(results), ctx.version, topic_ids=topic_ids)
+    known = endpoints(ctx, (r.leader for r in results)) if names else []
+    parts = [body[:-1], endpoint_tags(known)] if known else [body]
     return Response(parts=parts, error_names=names)
 
 
-def _with_leaders(
-    ctx: Context, results: Sequence[PartitionResult]
-) -> tuple[list[PartitionResult], list[NodeEndpoint]]:
-    """Names the leader wherever this broker is not it, and the leaders' endpoints."""
-    replicas, metadata = ctx.services.replicas, ctx.services.metadata
-    out, endpoints = [], {}
-    for result in results:
-        if result.error == ErrorCode.NOT_LEADER_OR_FOLLOWER:
-            hosted, known = replicas.partitions.get(result.tp), metadata.partition(result.tp)
-            leader, epoch = -1, -1
-            if hosted is not None:
-                leader, epoch = int(hosted.leader), int(hosted.leader_epoch)
-            elif known is not None:
-                leader, epoch = int(known.leader), int(known.leader_epoch)
-            result = result._replace(leader=(leader, epoch))
-            place = metadata.endpoint_of(leader, ctx.listener)
-            if place is not None:
-                rack = metadata.brokers()[BrokerId(leader)].rack
-                endpoints[leader] = NodeEndpoint(leader, place.host, place.port, rack)
-        out.append(result)
-    return out, list(endpoints.values())
+def _with_leader(ctx: Context, result: PartitionResult) -> PartitionResult:
+    """Names the leader where this broker is not it."""
+    if result.error != ErrorCode.NOT_LEADER_OR_FOLLOWER:
+        return result
+    return result._replace(leader=current_leader(ctx, result.tp))
 
 
 class DelayedProduce(DelayedOperation):
@@ -358,25 +360,26 @@ class DelayedProduce(DelayedOperation):
         ctx: Context,
         results: list[PartitionResult],
         waiting: dict[int, Wait],
-        timeout_ms: int,
+        request: ProduceRequest,
     ) -> None:
         self.ctx = ctx
         self.results = results
         self.waiting = waiting
         self.keys = [w.partition.tp for w in waiting.values()]
-        self.timeout_ms = timeout_ms
+        self.topic_ids = request.topic_ids
+        self.timeout_ms = request.timeout_ms
 
     def try_complete(self) -> Response | None:
         for index, wait in list(self.waiting.items()):
             code = wait.partition.committed(wait.required_offset, wait.generation)
             if code is not None:
                 self._settle(index, code)
-        return None if self.waiting else _answer(self.ctx, self.results)
+        return None if self.waiting else _answer(self.ctx, self.results, self.topic_ids)
 
     def on_expire(self) -> Response:
         for index in list(self.waiting):
             self._settle(index, ErrorCode.REQUEST_TIMED_OUT)
-        return _answer(self.ctx, self.results)
+        return _answer(self.ctx, self.results, self.topic_ids)
 
     def _settle(self, index: int, code: ErrorCode) -> None:
         wait = self.waiting.pop(index)
@@ -438,9 +441,14 @@ class VerifiedProduce(DelayedOperation):
         self.unanswered -= 1
         for tp, code in codes.items():
             if code is not ErrorCode.NONE:
-                self.asked[tp].error = self.asked[tp].error or _cannot_verify(code)
+                self.asked[tp].error = self.asked[tp].error or self._refusal(code)
         if not self.unanswered:
             self.ctx.services.purgatories.check(self.kind, (self._answered,))
+
+    def _refusal(self, code: ErrorCode) -> ApiError:
+        if code is ErrorCode.INVALID_TXN_STATE and self.ctx.version >= ABORTABLE:
+            code = ErrorCode.TRANSACTION_ABORTABLE
+        return _cannot_verify(code)
 
     def keep_records(self) -> None:
         """Copies the records: during the wait the request's buffer may be used again."""
@@ -462,4 +470,5 @@ class VerifiedProduce(DelayedOperation):
         if self.inner is not None:
             return self.inner.on_expire()
         error = int(ErrorCode.REQUEST_TIMED_OUT)
-        return _answer(self.ctx, [PartitionResult(place.tp, error) for place in self.places])
+        results = [PartitionResult(place.tp, error) for place in self.places]
+        return _answer(self.ctx, results, self.request.topic_ids)

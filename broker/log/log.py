@@ -83,6 +83,8 @@ class Log:
         self._active = segments[-1]
         self._jitter_ms = hooks.jitter_ms(config.jitter_limit_ms)
         self.truncations = 0
+        self.topic_id: bytes | None = None
+        """As `partition.metadata` has it; None before the controller has named one."""
         self.doubtful_from: int | None = None
         """Of a compacted log: offsets from here on may be missing for a power loss (`recovery`)."""
         self.name_changes = 1

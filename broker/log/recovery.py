@@ -22,7 +22,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from struct import unpack_from
 
-from highwater.broker.log import checkpoints
+from highwater.broker.log import checkpoints, metadata_file
 from highwater.broker.log.epochs import Entry, EpochCache
 from highwater.broker.log.log import Log
 from highwater.broker.log.log_config import LogConfig
@@ -134,6 +134,7 @@ def load_log(
         hooks=hooks or NoHooks(),
     )
     log.doubtful_from = loader.doubtful_from
+    log.topic_id = metadata_file.read(disk, folder)
     return log
 
 

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from highwater.broker.log.checkpoints import META_PROPERTIES, decode_properties
 from highwater.kafka import znodes
+from highwater.kafka.features import SUPPORTED
 from highwater.kafka.types import BrokerEpoch, BrokerId, Endpoint
 from highwater.world.api import Create, Delete, Disk, NodeExists, NoNode, World, ZooKeeper
 
@@ -127,7 +128,7 @@ async def register(
 ) -> BrokerEpoch:
     """Creates /brokers/ids/N, returns the broker epoch; raises StartError if another holds it."""
     path = znodes.broker_path(broker_id)
-    data = znodes.encode_broker(endpoints, rack, world.clock.wall_ms())
+    data = znodes.encode_broker(endpoints, rack, world.clock.wall_ms(), features=SUPPORTED)
     while True:
         try:
             _, stat = await zk.create(path, data, ephemeral=True)

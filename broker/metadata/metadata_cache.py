@@ -44,6 +44,8 @@ from highwater.broker.metadata.metadata_encoding import (
 )
 from highwater.broker.metadata.metadata_update import STEP, MetadataUpdate
 from highwater.broker.metadata.partition_metadata import PartitionMetadata
+from highwater.kafka.features import TOPIC_IDS, Levels
+from highwater.kafka.topic_ids import NO_ID
 from highwater.kafka.types import NO_BROKER, BrokerId, BrokerInfo, Endpoint, TopicPartition
 
 _MAX_ANSWERS = 256
@@ -73,6 +75,11 @@ class MetadataCache:
         """Whether an UpdateMetadata was completely applied."""
         self._brokers: dict[BrokerId, BrokerInfo] = {}
         self._topics: dict[str, dict[int, PartitionMetadata]] = {}
+        self._ids: dict[str, bytes] = {}
+        self._names: dict[bytes, str] = {}
+        """The topics by their ids."""
+        self.features: Levels = ()
+        """The features in use, as the controller last named them."""
         self._partitions = 0
         self._gone: dict[BrokerId, tuple[BrokerInfo, int]] = {}
         """Brokers that are named a little longer, each with its end."""
@@ -100,6 +107,19 @@ class MetadataCache:
 
     def topics(self) -> Iterable[str]:
         return self._topics
+
+    @property
+    def has_ids(self) -> bool:
+        """Whether topic ids are in use: if not, topics have none, whatever is known."""
+        return any(name == TOPIC_IDS for name, _ in self.features)
+
+    def topic_id(self, topic: str) -> bytes:
+        """NO_ID for a topic that is not known, and for all while ids are not in use."""
+        return self._ids.get(topic, NO_ID) if self.has_ids else NO_ID
+
+    def topic_of(self, topic_id: bytes) -> str | None:
+        """The name of the topic that has this id now."""
+        return self._names.get(topic_id) if self.has_ids else None
 
     def has_topic(self, topic: str) -> bool:
         return topic in self._topics
@@ -196,6 +216,9 @@ class MetadataCache:
                 self._gone = {b: g for b, g in self._gone.items() if b not in brokers} | gone
             self._brokers = dict(sorted(brokers.items()))
             self._encoded.clear()
+        if update.features != self.features:
+            self.features = update.features
+            self._encoded.clear()
         deleted: dict[TopicPartition, None] = {}
         applied = 0
         for topic, changes in update.topics.items():
@@ -203,9 +226,22 @@ class MetadataCache:
                 yield
                 applied = 0
             applied += len(changes)
+            self._set_id(topic, update.topic_ids.get(topic))
             self._apply_topic(topic, changes, deleted)
         self.told = True
         return list(deleted)
+
+    def _set_id(self, topic: str, topic_id: bytes | None) -> None:
+        before = self._ids.get(topic)
+        if before == topic_id:
+            return
+        if before is not None:
+            del self._ids[topic]
+            if self._names.get(before) == topic:
+                del self._names[before]
+        if topic_id is not None:
+            self._ids[topic] = topic_id
+            self._names[topic_id] = topic
 
     def _apply_topic(
         self,
@@ -229,6 +265,7 @@ class MetadataCache:
         self._partitions += len(partitions) - before
         if not partitions:
             del self._topics[topic]
+            self._set_id(topic, None)
         for encoded in self._encoded.values():
             encoded.forget(topic)
         self._answers.clear()
@@ -275,7 +312,7 @@ class MetadataCache:
     ) -> list[Encoded]:
         encoded = self._encoded.get((version, listener))
         if encoded is None:
-            encoded = EncodedTopics(version, listener)
+            encoded = EncodedTopics(version, listener, self.topic_id)
             self._encoded[version, listener] = encoded
         asked: Iterable[str] = self._topics if topics is None else topics
         return [

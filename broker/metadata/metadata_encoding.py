@@ -1,9 +1,8 @@
-"""The bytes of Metadata answers, v0 to v12, written by hand.
+"""The bytes of Metadata answers, v0 to v13, written by hand.
 
 The schema's fields by version: v1 rack, controller id, is_internal; v2 cluster id; v3 throttle
 time; v5 offline replicas; v7 leader epoch; v8 authorized operations of topics, and v8 to v10 of the
-cluster; v9 compact forms and tagged fields; v10 topic ids (all zero here: none are kept below
-inter.broker.protocol.version 2.8).
+cluster; v9 compact forms and tagged fields; v10 topic ids; v13 an error of the whole.
 
 Errors of a partition: LEADER_NOT_AVAILABLE if its leader is not alive; LISTENER_NOT_FOUND (before
 v6 LEADER_NOT_AVAILABLE) if the leader has no listener of the name on which the request came in; and
@@ -12,11 +11,12 @@ in v0 alone REPLICA_NOT_AVAILABLE if a replica is down, which v0 then leaves out
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from struct import pack
 from typing import TYPE_CHECKING, NamedTuple
 
 from highwater.kafka.errors import ErrorCode
+from highwater.kafka.topic_ids import NO_ID
 from highwater.kafka.topic_names import INTERNAL_TOPICS, is_valid_name
 from highwater.kafka.types import BrokerId, BrokerInfo
 from highwater.kafka.wire.varint import uvarint
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from highwater.broker.metadata.partition_metadata import PartitionMetadata
 
 FLEXIBLE = 9
-NO_TOPIC_ID = bytes(16)
 NOT_ASKED = -(1 << 31)
 """In place of the operations that a client may do, which are Kafka's AclOperation codes as bits."""
 
@@ -40,11 +39,12 @@ class Encoded(NamedTuple):
 class EncodedTopics:
     """The parts of answers that each describe one topic, for one version and one listener."""
 
-    __slots__ = ("_listener", "_parts", "_version")
+    __slots__ = ("_id_of", "_listener", "_parts", "_version")
 
-    def __init__(self, version: int, listener: str) -> None:
+    def __init__(self, version: int, listener: str, id_of: Callable[[str], bytes]) -> None:
         self._version = version
         self._listener = listener
+        self._id_of = id_of
         self._parts: dict[str, Encoded] = {}
 
     def forget(self, topic: str) -> None:
@@ -84,7 +84,7 @@ class EncodedTopics:
             _partition(self._version, index, state, reachable)
             for index, state in sorted(partitions.items())
         ]
-        return encode_topic(self._version, topic, ErrorCode.NONE, encoded)
+        return encode_topic(self._version, topic, ErrorCode.NONE, encoded, self._id_of(topic))
 
 
 def with_operations(version: int, topic: Encoded, operations: int = NOT_ASKED) -> Encoded:
@@ -96,12 +96,16 @@ def with_operations(version: int, topic: Encoded, operations: int = NOT_ASKED) -
 
 
 def encode_topic(
-    version: int, topic: str | None, code: ErrorCode, partitions: Sequence[Encoded]
+    version: int,
+    topic: str | None,
+    code: ErrorCode,
+    partitions: Sequence[Encoded],
+    topic_id: bytes = NO_ID,
 ) -> Encoded:
     """A topic without its authorized operations."""
     parts = [pack(">h", code), string(version, topic)]
     if version >= 10:
-        parts.append(NO_TOPIC_ID)
+        parts.append(topic_id)
     if version >= 1:
         parts.append(b"\1" if topic in INTERNAL_TOPICS else b"\0")
     parts.append(count(version, len(partitions)))
@@ -144,6 +148,8 @@ def encode_answer(
     parts.extend(topic.data for topic in topics)
     if 8 <= version <= 10:
         parts.append(pack(">i", cluster_operations))
+    if version >= 13:
+        parts.append(b"\0\0")
     if version >= FLEXIBLE:
         parts.append(b"\0")
     return Encoded(b"".join(parts), tuple(_errors(topics)))
@@ -202,7 +208,7 @@ def string(version: int, text: str | None) -> bytes:
 
 
 def unknown_topic_id(version: int, topic_id: bytes) -> Encoded:
-    """The answer (v12) to an unknown topic id: null name, the id, no partitions."""
-    code = ErrorCode.UNKNOWN_TOPIC_ID
-    head = pack(">h", code) + string(version, None) + topic_id
-    return with_operations(version, Encoded(head + b"\0" + count(version, 0), _names(code)))
+    """The answer (from v12 on) to an unknown topic id: null name, the id, no partitions."""
+    return with_operations(
+        version, encode_topic(version, None, ErrorCode.UNKNOWN_TOPIC_ID, (), topic_id)
+    )

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from highwater.broker.metadata.partition_metadata import PartitionMetadata
 from highwater.kafka.config.listeners import SECURITY_PROTOCOLS
 from highwater.kafka.errors import ApiError, ErrorCode
+from highwater.kafka.features import Levels
 from highwater.kafka.topic_names import check_name
 from highwater.kafka.types import (
     LEADER_DURING_DELETE,
@@ -19,7 +20,7 @@ from highwater.kafka.types import (
     Endpoint,
     TopicPartition,
 )
-from highwater.kafka.wire.controller_messages import given, states_of
+from highwater.kafka.wire.controller_messages import given, states_of, topic_ids_of
 
 STEP = 200
 """Partitions that are decoded, or applied, before other tasks run: less than 1 ms."""
@@ -35,6 +36,10 @@ class MetadataUpdate:
     """All live brokers; their `epoch` is unknown here."""
     topics: Mapping[str, Mapping[int, PartitionMetadata | None]]
     """By topic and partition; None: it is being deleted."""
+    topic_ids: Mapping[str, bytes] = field(default_factory=dict)
+    """Of the topics that have one."""
+    features: Levels = ()
+    """Those in use."""
 
     def partitions(self) -> Iterator[TopicPartition]:
         for topic, states in self.topics.items():
@@ -58,7 +63,8 @@ def decode_update(request: Any) -> Generator[None, None, MetadataUpdate]:
             yield
     brokers = {BrokerId(b.id): _broker(b) for b in given(request.live_brokers)}
     controller_id = BrokerId(max(request.controller_id, NO_BROKER))
-    return MetadataUpdate(controller_id, brokers, topics)
+    features = tuple((f.name, f.level) for f in getattr(request, "features_in_use", None) or ())
+    return MetadataUpdate(controller_id, brokers, topics, topic_ids_of(request), features)
 
 
 def _partition(state: Any) -> PartitionMetadata | None:

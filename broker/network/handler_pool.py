@@ -31,7 +31,7 @@ from highwater.broker.request.request_metrics import ApiMetrics, Metrics
 from highwater.broker.request.response import NoResponse, Part, Response
 from highwater.kafka.errors import ApiError, ErrorCode
 from highwater.kafka.wire.codec import BadMessage, UnknownApi, decode_request, response_class
-from highwater.kafka.wire.fetch import STEADY_VERSION
+from highwater.kafka.wire.fetch import REPLICA_STATE, STEADY_VERSION
 from highwater.kafka.wire.header import API_VERSIONS, api_name
 
 if TYPE_CHECKING:
@@ -483,9 +483,9 @@ class HandlerPool:
     def _labels_of(self, request: Request) -> tuple[ApiMetrics, ...]:
         key = request.api_key
         if key == _FETCH and request.body is not None and len(request.body) >= 4:
-            key = (
-                _CONSUMER if request.body[0] & 0x80 else _FOLLOWER
-            )  # the replica id: negative for consumers
+            # the replica's id is negative for consumers; where it comes last, followers are refused
+            follows = request.api_version < REPLICA_STATE and not request.body[0] & 0x80
+            key = _FOLLOWER if follows else _CONSUMER
         return self._labels_for(key)
 
     def _labels_for(self, key: int) -> tuple[ApiMetrics, ...]:

@@ -204,6 +204,7 @@ class Feed(TimerTask):
             raise ApiError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         self.give_up()
         for tp in request.forgotten:
+            assert isinstance(tp, TopicPartition), "a follower names topics by their names"
             if (gone := self.partitions.pop(tp, None)) is not None:
                 gone.detach()
                 self.news.pop(gone, None)

@@ -15,12 +15,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
 from highwater.kafka.errors import ApiError, ErrorCode
-from highwater.kafka.types import TopicPartition
 from highwater.kafka.wire.fetch import (
     CONSUMER_REPLICA_ID,
     FetchedPartition,
     FetchPartition,
     FetchRequest,
+    Key,
+    key_of,
     steady_fetch,
 )
 
@@ -41,20 +42,24 @@ class FetchSession:
     id: int
     epoch: int = 1
     last_used_ms: int = 0
-    partitions: dict[TopicPartition, FetchPartition] = field(default_factory=dict)
-    told: dict[TopicPartition, tuple[int, int, int]] = field(default_factory=dict)
+    by_id: bool = False
+    """Whether its client names topics by their ids."""
+    partitions: dict[Key, FetchPartition] = field(default_factory=dict)
+    told: dict[Key, tuple[int, int, int]] = field(default_factory=dict)
     """(HW, LSO, log start offset) as last answered."""
 
     def next_asked(self, request: FetchRequest, now_ms: int) -> None:
         """Takes the changes of a request; raises ApiError(FETCH_SESSION_ID_NOT_FOUND) if it is a
-        follower's."""
+        follower's, or FETCH_SESSION_TOPIC_ID_ERROR if it names topics in the other way."""
         if request.replica_id != CONSUMER_REPLICA_ID:
             raise ApiError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
-        for tp in request.forgotten:
-            self.partitions.pop(tp, None)
-            self.told.pop(tp, None)
+        if request.by_id != self.by_id:
+            raise ApiError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
+        for key in request.forgotten:
+            self.partitions.pop(key, None)
+            self.told.pop(key, None)
         for p in request.partitions:
-            self.partitions[p.tp] = p
+            self.partitions[key_of(p.tp, p.topic_id)] = p
         self.last_used_ms = now_ms
 
     def select(self, results: Iterable[FetchedPartition]) -> list[FetchedPartition]:
@@ -65,13 +70,14 @@ class FetchSession:
         """
         out = []
         for r in results:
+            key = key_of(r.tp, r.topic_id)
             now = (r.high_watermark, r.last_stable_offset, r.log_start_offset)
             news = r.size or r.error or r.diverging is not None
-            if news or self.told.get(r.tp) != now:
+            if news or self.told.get(key) != now:
                 out.append(r)
-                self.told[r.tp] = now
-                if r.size and r.tp in self.partitions:
-                    self.partitions[r.tp] = self.partitions.pop(r.tp)
+                self.told[key] = now
+                if r.size and key in self.partitions:
+                    self.partitions[key] = self.partitions.pop(key)
         return out
 
     def close(self) -> None:
@@ -156,7 +162,7 @@ class FetchSessions:
         if follows:
             session = self._new_feed(session_id, request.replica_id)
         else:
-            session = FetchSession(session_id)
+            session = FetchSession(session_id, by_id=request.by_id)
         session.next_asked(request, now_ms)
         self._sessions[session_id] = session
         return session

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from highwater.broker.replica.partition import LeaderAndIsr
 from highwater.kafka.types import TopicPartition
-from highwater.kafka.wire.controller_messages import given, states_of
+from highwater.kafka.wire.controller_messages import given, states_of, topic_ids_of
 
 STEP = 500
 """Partitions that are decoded before other tasks run: 1 to 2 ms."""
@@ -24,6 +24,8 @@ class LeaderAndIsrUpdate:
     states: Sequence[tuple[TopicPartition, LeaderAndIsr]]
     leaders: Mapping[int, tuple[str, int]]
     """By broker id, (host, port)."""
+    topic_ids: Mapping[str, bytes] = field(default_factory=dict)
+    """Of the topics whose ids the controller knows."""
 
     @property
     def new_topics(self) -> list[str]:
@@ -60,7 +62,7 @@ def decode_leader_and_isr(request: Any) -> Generator[None, None, LeaderAndIsrUpd
         if len(states) % STEP == 0:
             yield
     leaders = {b.broker_id: (given(b.host_name), b.port) for b in given(request.live_leaders)}
-    return LeaderAndIsrUpdate(states, leaders)
+    return LeaderAndIsrUpdate(states, leaders, topic_ids_of(request))
 
 
 def decode_stop_replica(request: Any, version: int) -> list[StopReplica]:

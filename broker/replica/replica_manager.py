@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from highwater.base.event_loop import in_turns, monotonic_ms
+from highwater.broker.replica import log_topic_ids
 from highwater.broker.replica.dir_moves import DirMoves
 from highwater.broker.replica.feed import Feed
 from highwater.broker.replica.fetch_sessions import FetchSessions
@@ -275,8 +276,12 @@ class ReplicaManager:
             errors: dict[TopicPartition, ErrorCode] = {}
             follow: dict[TopicPartition, tuple[str, int] | None] = {}
             await self.logs.creation.create(self._new_logs(update))
+            await log_topic_ids.take(self.logs, update)
             async for tp, state in in_turns(update.states, WORK_AT_ONCE):
-                errors[tp] = self._apply(tp, state, update.leaders, follow)
+                if log_topic_ids.fits(self.logs, tp, update.topic_ids.get(tp.topic)):
+                    errors[tp] = self._apply(tp, state, update.leaders, follow)
+                else:
+                    errors[tp] = ErrorCode.INCONSISTENT_TOPIC_ID
             await self.fetchers.follow_all(follow)
             return errors
 

@@ -14,7 +14,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Iterable, Mapping
 
-from highwater.controller.rules import bounces, partitions, reassignment, replicas, topic_deletion
+from highwater.controller.rules import (
+    bounces,
+    giving_ids,
+    partitions,
+    reassignment,
+    replicas,
+    topic_deletion,
+)
 from highwater.controller.rules import request_batch as requests
 from highwater.controller.rules.effects import (
     AddBroker,
@@ -92,6 +99,7 @@ def changed(state: State) -> Procedure[None]:
         _remove(state, dead)
         yield from failed(state, dead)
         yield from topic_deletion.resume_told(state)
+    yield from giving_ids.settle(state)
     yield from bounces.handled(state)
 
 
@@ -189,6 +197,7 @@ def leader_and_isr_answered(state: State, event: LeaderAndIsrAnswered) -> Proced
     if lost:
         log.warning("broker %d: no log directory for %s", event.broker_id, lost)
         yield from replicas_offline(state, [Replica(tp, event.broker_id) for tp in lost])
+    yield from giving_ids.answered(state, event)
 
 
 def stop_replica_answered(state: State, event: StopReplicaAnswered) -> Procedure[None]:
@@ -310,5 +319,5 @@ def _remove(state: State, gone: Iterable[BrokerId]) -> None:
     for b in gone:
         state.brokers.pop(b, None)
         state.suspected.pop(b, None)
-        for told in state.told_of_deletion.values():
+        for told in (*state.told_of_deletion.values(), *state.ids_heard.values()):
             told.discard(b)

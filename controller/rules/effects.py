@@ -12,7 +12,9 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
 from highwater.kafka.errors import ErrorCode
+from highwater.kafka.features import Levels
 from highwater.kafka.replica_assignment import ReplicaAssignment
+from highwater.kafka.topic_ids import NO_ID
 from highwater.kafka.types import (
     LEADER_DURING_DELETE,
     BrokerEpoch,
@@ -150,6 +152,7 @@ class LeaderAndIsrPartition(NamedTuple):
     state: PartitionState
     assignment: ReplicaAssignment
     is_new: bool
+    topic_id: bytes = NO_ID
 
 
 @dataclass(slots=True)
@@ -178,6 +181,7 @@ class MetadataPartition(NamedTuple):
     state: PartitionState
     replicas: tuple[BrokerId, ...]
     offline: tuple[BrokerId, ...]
+    topic_id: bytes = NO_ID
 
 
 @dataclass(slots=True)
@@ -187,6 +191,8 @@ class SendUpdateMetadata:
     brokers: tuple[tuple[BrokerId, BrokerEpoch], ...]
     partitions: tuple[MetadataPartition, ...]
     live: tuple[BrokerInfo, ...]
+    features: Levels = ()
+    """Those in use."""
 
     @property
     def gone(self) -> frozenset[str]:

@@ -8,7 +8,7 @@ the runtime keeps at most one of each.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from highwater.kafka import znodes
@@ -94,6 +94,8 @@ class LeaderAndIsrAnswered:
     broker_epoch: BrokerEpoch
     error: int
     partition_errors: Mapping[TopicPartition, int]
+    topic_ids: Mapping[str, bytes] = field(default_factory=dict)
+    """The ids that the broker's logs have and the request did not name."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -295,13 +295,13 @@ def _write_assignment(
     while True:
         (answer,) = yield from read([Get(path)])
         assigned = dict(state.assignments.get(tp.topic, {}))
+        topic_id = state.topic_ids.get(tp.topic)
         if answer is not None:
             found = topics.decode(tp.topic, answer[0])
+            topic_id = topic_id or (found.topic_id if found is not None else None)
             assigned = {**(found.partitions if found is not None else {}), **assigned}
         assigned[tp.partition] = assignment
-        data = znodes.encode_topic(
-            znodes.TopicState(dict(sorted(assigned.items())), state.topic_ids.get(tp.topic))
-        )
+        data = znodes.encode_topic(znodes.TopicState(dict(sorted(assigned.items())), topic_id))
         version = answer[1].version if answer is not None else -1
         (result,) = yield from write([(SetData(path, data, version),)])
         if isinstance(result, BadVersion):

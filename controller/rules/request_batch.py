@@ -23,6 +23,7 @@ from highwater.controller.rules.effects import (
     in_turns,
 )
 from highwater.controller.rules.state import Batch, State
+from highwater.kafka.topic_ids import NO_ID
 from highwater.kafka.types import (
     EPOCH_DURING_DELETE,
     LEADER_DURING_DELETE,
@@ -111,10 +112,12 @@ def flush(state: State) -> Procedure[None]:
 
 
 def _leader_and_isr(state: State, to: BrokerInfo, wanted: dict[TopicPartition, bool]) -> None:
-    leadership = state.leadership
+    leadership, ids = state.leadership, state.topic_ids
     partitions = tuple(
         [
-            LeaderAndIsrPartition(tp, leadership[tp], state.assignment(tp), is_new)
+            LeaderAndIsrPartition(
+                tp, leadership[tp], state.assignment(tp), is_new, ids.get(tp.topic, NO_ID)
+            )
             for tp, is_new in wanted.items()
             if tp in leadership
         ]
@@ -141,7 +144,7 @@ def _update_metadata(state: State, batch: Batch) -> Procedure[None]:
         return
     known = [tp for tp in batch.metadata_partitions if tp in state.leadership]
     partitions = yield from in_turns(partial(_metadata, state), known)
-    state.effects.append(SendUpdateMetadata(brokers, tuple(partitions), live))
+    state.effects.append(SendUpdateMetadata(brokers, tuple(partitions), live, state.features()))
 
 
 def _metadata(state: State, tp: TopicPartition) -> MetadataPartition:
@@ -151,9 +154,8 @@ def _metadata(state: State, tp: TopicPartition) -> MetadataPartition:
             leader=LEADER_DURING_DELETE, leader_epoch=LeaderEpoch(0), zk_version=ZkVersion(0)
         )
     replicas = state.replicas(tp)
-    return MetadataPartition(
-        tp, known, replicas, tuple([r for r in replicas if not state.is_online(r, tp)])
-    )
+    offline = tuple([r for r in replicas if not state.is_online(r, tp)])
+    return MetadataPartition(tp, known, replicas, offline, state.topic_ids.get(tp.topic, NO_ID))
 
 
 def _stop_epoch(state: State, tp: TopicPartition) -> LeaderEpoch:

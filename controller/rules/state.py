@@ -17,6 +17,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from highwater.controller.rules.effects import Effect
+from highwater.kafka.features import Levels, in_use
 from highwater.kafka.replica_assignment import ReplicaAssignment
 from highwater.kafka.types import (
     NO_LEADER,
@@ -59,6 +60,7 @@ class Settings:
     """The controller's part of the broker's configuration."""
 
     broker_id: BrokerId
+    cluster_id: str = ""
     delete_topic_enable: bool = True
     unclean_leader_election_enable: bool = False
     auto_leader_rebalance_enable: bool = True
@@ -114,7 +116,13 @@ class State:
     """The replicas in failed log directories of live brokers."""
 
     topics: set[str] = field(default_factory=set)
-    topic_ids: dict[str, str] = field(default_factory=dict)
+    topic_ids: dict[str, bytes] = field(default_factory=dict)
+    created_in: dict[str, int] = field(default_factory=dict)
+    """By topic, the czxid of its znode."""
+    ids_heard: dict[str, set[BrokerId]] = field(default_factory=dict)
+    """By topic without an id, the brokers that have answered a LeaderAndIsr for it."""
+    ids_told: dict[str, bytes] = field(default_factory=dict)
+    """By topic without an id, the one that a broker's log has."""
     assignments: dict[str, dict[int, ReplicaAssignment]] = field(default_factory=dict)
     leadership: dict[TopicPartition, PartitionState] = field(default_factory=dict)
     partition_phases: dict[TopicPartition, PartitionPhase] = field(default_factory=dict)
@@ -135,6 +143,10 @@ class State:
     elections: int = 0
 
     # ---- brokers
+
+    def features(self) -> Levels:
+        """The features in use: those of all registered brokers."""
+        return in_use((*self.brokers.values(), *self.suspected.values()))
 
     def live_ids(self) -> list[BrokerId]:
         """Live brokers, without those that are shutting down."""
@@ -224,7 +236,8 @@ class State:
             for offline in self.offline_dirs.values():
                 offline.discard(tp)
         self.assignments.pop(topic, None)
-        self.topic_ids.pop(topic, None)
+        for kept in (self.topic_ids, self.created_in, self.ids_heard, self.ids_told):
+            kept.pop(topic, None)
         self.topics.discard(topic)
 
 

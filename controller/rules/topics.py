@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 
-from highwater.controller.rules import partitions, replicas
+from highwater.controller.rules import giving_ids, partitions, replicas
 from highwater.controller.rules.effects import Children, Get, Procedure, read, write
 from highwater.controller.rules.election import Strategy
 from highwater.controller.rules.state import PartitionPhase, Replica, ReplicaPhase, State
@@ -33,7 +33,9 @@ def changed(state: State) -> Procedure[None]:
     added = yield from load(state, [t for t in names or () if t not in state.topics])
     if not added:
         return
-    log.info("new topics: %s", ", ".join(dict.fromkeys(tp.topic for tp in added)))
+    new = dict.fromkeys(tp.topic for tp in added)
+    log.info("new topics: %s", ", ".join(new))
+    yield from giving_ids.give_new(state, new)
     yield from _create(state, added)
 
 
@@ -47,8 +49,7 @@ def load(state: State, names: Iterable[str]) -> Procedure[list[TopicPartition]]:
         if found is None:
             continue  # gone again, as the watch on the parent will show
         state.topics.add(topic)
-        if found.topic_id is not None:
-            state.topic_ids[topic] = found.topic_id
+        giving_ids.loaded(state, topic, found, answer[1].czxid)
         for partition, assignment in found.partitions.items():
             tp = TopicPartition(topic, partition)
             state.assign(tp, assignment)
@@ -59,7 +60,7 @@ def load(state: State, names: Iterable[str]) -> Procedure[list[TopicPartition]]:
 
 
 def modified(state: State, topic: str) -> Procedure[None]:
-    """Handles changed data of /brokers/topics/T: only new partitions matter.
+    """Handles changed data of /brokers/topics/T: only new partitions and the id matter.
 
     Any other change of an assignment was written by this controller, or goes through it.
     """
@@ -70,6 +71,7 @@ def modified(state: State, topic: str) -> Procedure[None]:
     found = None if answer is None else decode(topic, answer[0])
     if found is None:
         return
+    yield from giving_ids.put_back(state, topic, found)
     new = {
         TopicPartition(topic, p): a
         for p, a in found.partitions.items()
@@ -99,7 +101,7 @@ def _restore(state: State, topic: str, found: znodes.TopicState) -> Procedure[No
     known = state.assignments.get(topic, {})
     if known:
         old = znodes.TopicState(
-            {p: known[p] for p in found.partitions if p in known}, found.topic_id
+            {p: known[p] for p in found.partitions if p in known}, state.topic_ids.get(topic)
         )
         yield from write([(SetData(znodes.topic_path(topic), znodes.encode_topic(old)),)])
 

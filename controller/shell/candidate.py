@@ -80,6 +80,7 @@ class Candidate:
         broker_epoch: Callable[[], int],
         zk: ZooKeeper,
         *,
+        cluster_id: str,
         listener_of: str,
         inter_broker_listener: str,
     ) -> None:
@@ -89,6 +90,7 @@ class Candidate:
         self._config = config
         self._world = world
         self._broker_id = broker_id
+        self._cluster_id = cluster_id
         self._zk = zk
         self._session = Session(zk)
         self._take_over = TakeOver()
@@ -293,6 +295,7 @@ class Candidate:
             self._config,
             self._world,
             self._broker_id,
+            self._cluster_id,
             self._session,
             elected,
             *self._listeners,

@@ -12,6 +12,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import replace
 from struct import pack_into
 from typing import TYPE_CHECKING, Any, TypeVar
+from uuid import UUID
 
 from highwater.controller.rules.effects import AT_ONCE, PAUSE, Pause, in_turns
 from highwater.kafka.config.listeners import SECURITY_PROTOCOL_IDS
@@ -67,6 +68,7 @@ def leader_and_isr(
     inter_broker_listener: str,
 ) -> Steps:
     topics = yield from _by_topic(_leader_and_isr_partition, effect.partitions)
+    ids = _ids(effect.partitions)
     leaders = []
     for broker in effect.leaders:
         endpoint = broker.endpoint(inter_broker_listener)
@@ -81,7 +83,9 @@ def leader_and_isr(
         controller_epoch=controller_epoch,
         broker_epoch=effect.broker_epoch,
         topic_states=[
-            control.LeaderAndIsrTopicState(topic_name=topic, partition_states=partitions)
+            control.LeaderAndIsrTopicState(
+                topic_name=topic, partition_states=partitions, topic_id=ids[topic]
+            )
             for topic, partitions in topics.items()
         ],
         live_leaders=leaders,
@@ -151,15 +155,21 @@ def _update_metadata(
     effect: SendUpdateMetadata, controller_id: BrokerId, controller_epoch: ControllerEpoch
 ) -> Steps:
     topics = yield from _by_topic(_metadata_partition, effect.partitions)
+    ids = _ids(effect.partitions)
     request = control.UpdateMetadataRequest(
         controller_id=controller_id,
         controller_epoch=controller_epoch,
         broker_epoch=-1,
         topic_states=[
-            control.UpdateMetadataTopicState(topic_name=topic, partition_states=states)
+            control.UpdateMetadataTopicState(
+                topic_name=topic, partition_states=states, topic_id=ids[topic]
+            )
             for topic, states in topics.items()
         ],
         live_brokers=_live(effect.live),
+        features_in_use=[
+            control.FeatureInUse(name=name, level=level) for name, level in effect.features
+        ],
     )
     return bytes(request.encode(version=control.UPDATE_METADATA_VERSION))
 
@@ -187,6 +197,13 @@ def _by_topic(
     if len(partitions) > AT_ONCE:
         yield PAUSE  # encoding them is one step
     return topics
+
+
+def _ids(
+    partitions: Iterable[LeaderAndIsrPartition | MetadataPartition],
+) -> dict[str, UUID | None]:
+    """None where a topic has no id: then the field, which is tagged, is left out."""
+    return {p.tp.topic: UUID(bytes=p.topic_id) if any(p.topic_id) else None for p in partitions}
 
 
 def _live(brokers: Iterable[BrokerInfo]) -> list[object]:

@@ -132,7 +132,11 @@ class Senders:
             control.LEADER_AND_ISR_VERSION,
             lambda: messages.leader_and_isr(effect, s.broker_id, s.epoch, s.inter_broker_listener),
             lambda r: LeaderAndIsrAnswered(
-                effect.broker_id, effect.broker_epoch, r.error_code, _errors(r.partition_errors)
+                effect.broker_id,
+                effect.broker_epoch,
+                r.error_code,
+                _errors(r.partition_errors),
+                {known.topic_name: known.topic_id.bytes for known in r.known_topic_ids},
             ),
         )
 

@@ -71,6 +71,7 @@ class Runtime:
         config: Config,
         world: World,
         broker_id: BrokerId,
+        cluster_id: str,
         session: Session,
         elected: Elected,
         channel_listener: str,
@@ -86,7 +87,7 @@ class Runtime:
             inter_broker_listener,
             config.controller_socket_timeout_ms,
         )
-        self.machine = Machine(settings_of(config, broker_id))
+        self.machine = Machine(settings_of(config, broker_id, cluster_id))
         self._lease = Lease(session)
         self._senders = Senders(self._settings, world.network, self.post, self._lease.hold)
         self._zk = GuardedZk(session, elected.epoch_zk_version, self._on_watch)
@@ -300,9 +301,10 @@ class Runtime:
             self.post(known(verdict.broker_id))
 
 
-def settings_of(config: Config, broker_id: BrokerId) -> Settings:
+def settings_of(config: Config, broker_id: BrokerId, cluster_id: str) -> Settings:
     return Settings(
         broker_id=broker_id,
+        cluster_id=cluster_id,
         delete_topic_enable=config.delete_topic_enable,
         unclean_leader_election_enable=config.unclean_leader_election_enable,
         auto_leader_rebalance_enable=config.auto_leader_rebalance_enable,

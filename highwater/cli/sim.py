@@ -143,7 +143,7 @@ def sim(
     coverage_file: Path | None,
     **switched: bool,
 ) -> None:
-    """Runs production brokers against a simulated world, and checks R1-R14 after each step.
+    """Runs production brokers against a simulated world, and checks R1-R15 after each step.
 
     Exits with 1 where a rule was broken, and prints the one command that replays it; with 2 where
     it could not go on.

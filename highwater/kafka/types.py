@@ -62,6 +62,12 @@ class BrokerInfo(NamedTuple):
     epoch: BrokerEpoch
     endpoints: tuple[Endpoint, ...]
     rack: str | None = None
+    features: tuple[tuple[str, int], ...] = ()
+    """Names and levels of what it announces (`features`)."""
+
+    def level(self, feature: str) -> int:
+        """The level of that feature, 0 if the broker does not announce it."""
+        return next((level for name, level in self.features if name == feature), 0)
 
     def endpoint(self, listener: str) -> Endpoint | None:
         """The endpoint of the listener with that name, or None where the broker has none."""

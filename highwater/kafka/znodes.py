@@ -18,6 +18,7 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeVar
 
+from highwater.kafka import topic_ids
 from highwater.kafka.replica_assignment import ReplicaAssignment
 from highwater.kafka.types import (
     BrokerEpoch,
@@ -83,6 +84,7 @@ PERSISTENT_PATHS: tuple[str, ...] = (
 
 T = TypeVar("T")
 _LAST_PORT = 65535
+_FEATURES = "highwater_features"
 _NOT_IN_PATHS = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff]")
 _LEADER_DURING_DELETION = -2
 """A leader in a state znode is a broker, -1 for none, or this, which Kafka's controller writes."""
@@ -99,10 +101,10 @@ class PartitionState(NamedTuple):
 
 
 class TopicState(NamedTuple):
-    """/brokers/topics/T.  A topic id that a later Kafka wrote is kept; none is invented."""
+    """/brokers/topics/T.  The topic id is None before the controller has given one."""
 
     partitions: dict[int, ReplicaAssignment]
-    topic_id: str | None = None
+    topic_id: bytes | None = None
 
 
 class ControllerInfo(NamedTuple):
@@ -212,10 +214,17 @@ def decode_controller_epoch(data: bytes) -> ControllerEpoch:
 
 
 def encode_broker(
-    endpoints: Iterable[Endpoint], rack: str | None, wall_ms: int, jmx_port: int = -1
+    endpoints: Iterable[Endpoint],
+    rack: str | None,
+    wall_ms: int,
+    jmx_port: int = -1,
+    features: Mapping[str, int] | None = None,
 ) -> bytes:
     """A registration in version 4, as in 2.6; with host and port of the first PLAINTEXT
-    endpoint."""
+    endpoint.
+
+    `features` is a field of our own, which other brokers and tools pass over.
+    """
     listed = list(endpoints)
     plain = next((e for e in listed if e.security_protocol == "PLAINTEXT"), None)
     value: dict[str, Any] = {
@@ -229,6 +238,8 @@ def encode_broker(
     }
     if rack is not None:
         value["rack"] = rack
+    if features:
+        value[_FEATURES] = dict(features)
     return encode_json(value)
 
 
@@ -247,7 +258,14 @@ def decode_broker(broker_id: BrokerId, data: bytes, epoch: BrokerEpoch) -> Broke
             raise BadZnode(f"{what} has no list of endpoints: {data[:200]!r}")
         endpoints = [_parse_endpoint(what, e, protocols) for e in listed]
     rack = None if value.get("rack") is None else text(what, value, "rack")
-    return BrokerInfo(broker_id, epoch, tuple(endpoints), rack)
+    return BrokerInfo(broker_id, epoch, tuple(endpoints), rack, _features(value.get(_FEATURES)))
+
+
+def _features(found: object) -> tuple[tuple[str, int], ...]:
+    """Names and levels; what is no level is passed over: the broker does not announce it."""
+    if not isinstance(found, dict):
+        return ()
+    return tuple(sorted((n, level) for n, level in found.items() if is_whole(level)))
 
 
 def _endpoint_string(e: Endpoint) -> str:
@@ -285,7 +303,7 @@ def encode_topic(topic: TopicState) -> bytes:
         "removing_replicas": {str(p): a.removing for p, a in partitions.items() if a.removing},
     }
     if topic.topic_id is not None:
-        value["topic_id"] = topic.topic_id
+        value["topic_id"] = topic_ids.to_text(topic.topic_id)
     return encode_json(value)
 
 
@@ -301,8 +319,15 @@ def decode_topic(topic: str, data: bytes) -> TopicState:
         partitions[int(p)] = ReplicaAssignment(
             *(_ids(what, found) for found in (replicas, adding.get(p, []), removing.get(p, [])))
         )
-    topic_id = None if value.get("topic_id") is None else text(what, value, "topic_id")
-    return TopicState(dict(sorted(partitions.items())), topic_id)
+    return TopicState(dict(sorted(partitions.items())), _topic_id(value.get("topic_id")))
+
+
+def _topic_id(found: object) -> bytes | None:
+    """None for what is no id: the controller gives the topic one, rather than lose the topic."""
+    try:
+        return topic_ids.from_text(found) if isinstance(found, str) else None
+    except ValueError:
+        return None
 
 
 def _ids(what: str, found: object) -> tuple[BrokerId, ...]:

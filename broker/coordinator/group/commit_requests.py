@@ -17,7 +17,8 @@ Errors = Mapping[TopicPartition, ErrorCode]
 def offsets_of(
     request: Any, metadata: MetadataCache, longest: int, now_ms: int, expire_ms: int = NO_TIMESTAMP
 ) -> tuple[dict[TopicPartition, CommittedOffset], Errors]:
-    """The offsets that can be committed, and an error for each of the others.
+    """The offsets that can be committed, and an error for each of the others.  A topic without a
+    name was named by an id that no topic has.
 
     `longest` is offset.metadata.max.bytes; the times are wall clock.
     """
@@ -25,9 +26,11 @@ def offsets_of(
     errors: dict[TopicPartition, ErrorCode] = {}
     for topic in request.topics:
         for p in topic.partitions:
-            tp = TopicPartition(topic.name, p.partition_index)
+            tp = TopicPartition(topic.name or "", p.partition_index)
             text = p.committed_metadata or ""
-            if metadata.partition(tp) is None:
+            if topic.name is None:
+                errors[tp] = ErrorCode.UNKNOWN_TOPIC_ID
+            elif metadata.partition(tp) is None:
                 errors[tp] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             elif len(text.encode()) > longest:
                 errors[tp] = ErrorCode.OFFSET_METADATA_TOO_LARGE
@@ -44,13 +47,14 @@ def answer(
 ) -> Response:
     """Answers `code` once at every partition without an error of its own; the classes are the
     API's."""
-    asked: dict[str, dict[int, None]] = {}
+    asked: dict[tuple[str, Any], dict[int, None]] = {}
     for t in request.topics:
-        indexes = asked.setdefault(t.name, {})
+        indexes = asked.setdefault((t.name or "", getattr(t, "topic_id", None)), {})
         indexes.update((p.partition_index, None) for p in t.partitions)
     topics = [
         topic(
             name=name,
+            **({} if topic_id is None else {"topic_id": topic_id}),
             partitions=[
                 partition(
                     partition_index=index,
@@ -59,7 +63,7 @@ def answer(
                 for index in indexes
             ],
         )
-        for name, indexes in asked.items()
+        for (name, topic_id), indexes in asked.items()
     ]
     names = {error.name: None for error in (*errors.values(), code) if error}
     return Response(message(topics=topics), error_names=tuple(names))

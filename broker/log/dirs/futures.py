@@ -24,6 +24,7 @@ import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from highwater.broker.log import metadata_file
 from highwater.broker.log.recovery import load_log
 from highwater.kafka.types import TopicPartition
 
@@ -110,6 +111,10 @@ class FutureLogs:
         name = f"{tp}.{manager.clock.wall_ms():016x}{self._made:016x}-future"
         try:
             log = load_log(manager.disk, manager.clock, f"{path}/{name}", tp, config, hooks=self)
+            current = manager.get(tp)
+            if current is not None and current.topic_id is not None:
+                metadata_file.write(manager.disk, log.dir, current.topic_id)
+                log.topic_id = current.topic_id
         except OSError as error:
             manager.fail_dir(path, error)
             raise

@@ -31,7 +31,7 @@ from highwater.kafka.wire.codec import (
 from highwater.kafka.wire.header import RequestHeader
 from highwater.kafka.wire.produce_head import read_head
 
-PRODUCE, OFFSET_COMMIT, JOIN_GROUP = 0, 8, 11
+PRODUCE, METADATA, OFFSET_COMMIT, JOIN_GROUP = 0, 3, 8, 11
 INIT_PRODUCER_ID, ADD_OFFSETS_TO_TXN, END_TXN, TXN_OFFSET_COMMIT = 22, 25, 26, 28
 _TRANSACTIONAL: Final = (ADD_OFFSETS_TO_TXN, END_TXN, TXN_OFFSET_COMMIT)
 _FENCED: Final = (ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH)
@@ -102,6 +102,8 @@ class CopyWire:
     _owners: dict[int, str] = field(default_factory=dict)
     _acks: dict[int, deque[int]] = field(default_factory=dict)
     """Connection -> acks of its Produce requests without their answers."""
+    _names: dict[Any, str | None] = field(default_factory=dict)
+    """Topic ids -> names, from answers to Metadata."""
 
     # --- Observer
 
@@ -145,10 +147,13 @@ class CopyWire:
     ) -> None:
         asked = self._acks.get(connection) if api_key == PRODUCE else None
         acks = asked.popleft() if asked else -1
-        if api_key not in (PRODUCE, JOIN_GROUP, *_TRANSACTIONAL) or not whole:
+        if api_key not in (PRODUCE, METADATA, JOIN_GROUP, *_TRANSACTIONAL) or not whole:
             return
         answer = _decoded(decode_response, api_key, version, body)
         if answer is None:
+            return
+        if api_key == METADATA:
+            self._names.update({getattr(t, "topic_id", None): t.name for t in answer.topics})
             return
         if api_key == JOIN_GROUP:
             self.member_id = answer.member_id or self.member_id
@@ -164,7 +169,7 @@ class CopyWire:
             for partition in topic.partition_responses:
                 if partition.error_code in _FENCED:
                     self.fenced()
-                if getattr(topic, "name", None) == self.output and not partition.error_code:
+                if self._name(topic) == self.output and not partition.error_code:
                     self.acknowledged[partition.index] += 1
                     self.alone += acks == 1
 
@@ -179,11 +184,16 @@ class CopyWire:
         else:
             self.groups.add(request.group_id)
             for topic in request.topics:
-                if topic.name == self.topic and topic.partitions:
+                if self._name(topic) == self.topic and topic.partitions:
                     self.commits_beside += key == OFFSET_COMMIT
                     self.committed.append(trio.current_time())
                     for partition in topic.partitions:
                         self.owns(partition.partition_index)
+
+    def _name(self, topic: Any) -> str | None:
+        """The topic's name; requests and answers of late versions have its id alone."""
+        name: str | None = getattr(topic, "name", None)
+        return name or self._names.get(getattr(topic, "topic_id", None))
 
     # --- what is made of it
 

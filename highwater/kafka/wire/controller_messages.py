@@ -72,6 +72,8 @@ UpdateMetadataTopicState = UpdateMetadataRequest.UpdateMetadataTopicState
 UpdateMetadataPartitionState = UpdateMetadataTopicState.UpdateMetadataPartitionState
 UpdateMetadataBroker = UpdateMetadataRequest.UpdateMetadataBroker
 UpdateMetadataEndpoint = UpdateMetadataBroker.UpdateMetadataEndpoint
+FeatureInUse = UpdateMetadataRequest.FeatureInUse
+KnownTopicId = LeaderAndIsrResponse.KnownTopicId
 RemainingPartition = ControlledShutdownResponse.RemainingPartition
 
 
@@ -89,6 +91,13 @@ def states_of(request: Any) -> Iterator[tuple[str, Any]]:
         return
     for state in getattr(request, "ungrouped_partition_states", None) or ():
         yield given(state.topic_name), state
+
+
+def topic_ids_of(request: Any) -> dict[str, bytes]:
+    """The topic ids in a LeaderAndIsr or UpdateMetadata: a tagged field of our own, which the
+    latest version alone can have."""
+    ids = ((t.topic_name, getattr(t, "topic_id", None)) for t in request.topic_states or ())
+    return {name: topic_id.bytes for name, topic_id in ids if topic_id is not None}
 
 
 def given(value: T | None) -> T:

@@ -1,4 +1,4 @@
-"""Fetch, API 1, v4 to v12 by hand: requests by struct, answers as headers between runs of segment
+"""Fetch, API 1, v4 to v17 by hand: requests by struct, answers as headers between runs of segment
 bytes.
 
 Both sides are here.  The broker parses requests and frames answers whose records are sent by
@@ -6,7 +6,7 @@ sendfile, so `response_parts` interleaves packed headers with the records that t
 FileSlice, bytes).  The follower builds requests and takes answers apart without copying the
 records.
 Source: FetchRequest.json and FetchResponse.json of Apache Kafka; KIP-227 (sessions), KIP-320
-(epochs).
+(epochs), KIP-516 (topic ids, v13), KIP-903 (the replica's id in a tag, v15), KIP-951 (v16).
 """
 
 from __future__ import annotations
@@ -16,17 +16,25 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from highwater.kafka.types import TopicPartition
+from highwater.kafka.wire.node_endpoints import NodeEndpoint, endpoint_tags, leader_tag
 from highwater.kafka.wire.varint import (
     MAX_ELEMENTS,
+    MAX_TAGS,
     compact_string,
     read_compact_string,
+    read_id,
     read_uvarint,
     skip_tags,
     uvarint,
     within,
 )
 
-MIN_VERSION, MAX_VERSION, FLEXIBLE = 4, 12, 12
+MIN_VERSION, MAX_VERSION, FLEXIBLE = 4, 17, 12
+BY_ID = 13
+"""From v13 on topics are named by their ids."""
+REPLICA_STATE = 15
+"""From v15 on the id of the replica that asks comes last, in a tag."""
+TELLS_LEADER = 16
 CONSUMER_REPLICA_ID = -1
 """Other negative ids are read as this one; -2 is Kafka's debugging consumer."""
 
@@ -35,6 +43,7 @@ _I = struct.Struct(">i")
 _Q = struct.Struct(">q")
 _IQ = struct.Struct(">iq")
 _HEAD = struct.Struct(">iiiib")
+_HEAD_AFTER_ID = struct.Struct(">iiib")
 _ANSWER = struct.Struct(">ihqqq")
 _ANSWERED = struct.Struct(">hii")
 _OF_PARTITION = struct.Struct(">ihqqqi")
@@ -43,8 +52,19 @@ _NAMED = struct.Struct(">iiqqi")
 STEADY_VERSION = 11
 
 
+Key = TopicPartition | tuple[bytes, int]
+"""What a client's session knows a partition by: its name, or its topic's id and its number."""
+
+
+def key_of(tp: TopicPartition, topic_id: bytes) -> Key:
+    return (topic_id, tp.partition) if topic_id else tp
+
+
 class FetchPartition(NamedTuple):
-    """One partition of a request; epochs are -1 where the client does not know them."""
+    """One partition of a request; epochs are -1 where the client does not know them.
+
+    With a topic id, the name in `tp` is the one that the id has now: empty where it has none.
+    """
 
     tp: TopicPartition
     current_leader_epoch: int
@@ -52,6 +72,8 @@ class FetchPartition(NamedTuple):
     last_fetched_epoch: int
     log_start_offset: int
     max_bytes: int
+    topic_id: bytes = b""
+    """Empty where the client names the topic by its name."""
 
 
 class FetchRequest(NamedTuple):
@@ -63,8 +85,10 @@ class FetchRequest(NamedTuple):
     session_id: int
     session_epoch: int
     partitions: list[FetchPartition]
-    forgotten: list[TopicPartition]
+    forgotten: Sequence[Key]
     rack_id: str
+    by_id: bool = False
+    """Whether topics are named by their ids."""
 
 
 class FetchedPartition(NamedTuple):
@@ -83,6 +107,9 @@ class FetchedPartition(NamedTuple):
     size: int
     aborted: Sequence[tuple[int, int]] | None = None
     diverging: tuple[int, int] | None = None
+    topic_id: bytes = b""
+    leader: tuple[int, int] | None = None
+    """(broker, leader epoch), where the error was a wrong leader; from v16 on."""
 
 
 class SteadyFetch(NamedTuple):
@@ -127,30 +154,42 @@ def parse_fetch(body: memoryview, version: int) -> FetchRequest:
 
     Raises struct.error, IndexError or ValueError if it is malformed.
     """
-    replica_id, max_wait, min_bytes, max_bytes, isolation = _HEAD.unpack_from(body, 0)
-    at = _HEAD.size
+    if version >= REPLICA_STATE:
+        replica_id = CONSUMER_REPLICA_ID
+        max_wait, min_bytes, max_bytes, isolation = _HEAD_AFTER_ID.unpack_from(body, 0)
+        at = _HEAD_AFTER_ID.size
+    else:
+        replica_id, max_wait, min_bytes, max_bytes, isolation = _HEAD.unpack_from(body, 0)
+        at = _HEAD.size
     session_id, session_epoch = 0, -1
     if version >= 7:
         session_id, session_epoch = struct.unpack_from(">ii", body, at)
         at += 8
     reader = _Reader(body, at, version >= FLEXIBLE)
+    by_id = version >= BY_ID
     partitions: list[FetchPartition] = []
     for _ in range(reader.count()):
-        topic = reader.string()
-        partitions += [_partition(reader, topic, version) for _ in range(reader.count())]
+        topic, topic_id = reader.topic(by_id)
+        partitions += [_partition(reader, topic, topic_id, version) for _ in range(reader.count())]
         reader.tags()
-    forgotten: list[TopicPartition] = []
+    forgotten: list[Key] = []
     rack = ""
     if version >= 7:
         for _ in range(reader.count()):
-            topic = reader.string()
-            forgotten += [TopicPartition(topic, reader.int32()) for _ in range(reader.count())]
+            topic, topic_id = reader.topic(by_id)
+            forgotten += [
+                key_of(TopicPartition(topic, reader.int32()), topic_id)
+                for _ in range(reader.count())
+            ]
             reader.tags()
     if version >= 11:
         rack = reader.string()
+    if version >= REPLICA_STATE:
+        replica_id = reader.replica_state()
     return FetchRequest(
         max(replica_id, CONSUMER_REPLICA_ID), max_wait, min_bytes, max_bytes, isolation,
-        session_id, session_epoch, list({p.tp: p for p in partitions}.values()), forgotten, rack,
+        session_id, session_epoch, list({key_of(p.tp, p.topic_id): p for p in partitions}.values()),
+        forgotten, rack, by_id,
     )  # fmt: skip
 
 
@@ -191,12 +230,33 @@ class _Reader:
         self.at = start + max(length, 0)
         return str(self.view[start : self.at], "utf-8", "replace")
 
+    def topic(self, by_id: bool) -> tuple[str, bytes]:
+        """Its name and no id, or no name and its id."""
+        if by_id:
+            topic_id, self.at = read_id(self.view, self.at)
+            return "", topic_id
+        return self.string(), b""
+
     def tags(self) -> None:
         if self.flexible:
             self.at = skip_tags(self.view, self.at)
 
+    def replica_state(self) -> int:
+        """The replica's id in the request's tags, of which all others are skipped."""
+        count, self.at = read_uvarint(self.view, self.at)
+        replica_id = CONSUMER_REPLICA_ID
+        if count > MAX_TAGS:
+            raise ValueError(f"{count} tagged fields in one place, more than {MAX_TAGS}")
+        for _ in range(count):
+            tag, self.at = read_uvarint(self.view, self.at)
+            size, self.at = read_uvarint(self.view, self.at)
+            if tag == 1:
+                (replica_id,) = _I.unpack_from(self.view, self.at)
+            self.at += size
+        return replica_id
 
-def _partition(reader: _Reader, topic: str, version: int) -> FetchPartition:
+
+def _partition(reader: _Reader, topic: str, topic_id: bytes, version: int) -> FetchPartition:
     index = reader.int32()
     epoch = max(reader.int32(), -1) if version >= 9 else -1
     offset = reader.int64()
@@ -205,7 +265,7 @@ def _partition(reader: _Reader, topic: str, version: int) -> FetchPartition:
     max_bytes = reader.int32()
     reader.tags()
     return FetchPartition(
-        TopicPartition(topic, index), epoch, offset, last_epoch, log_start, max_bytes
+        TopicPartition(topic, index), epoch, offset, last_epoch, log_start, max_bytes, topic_id
     )
 
 
@@ -215,21 +275,25 @@ def response_parts(
     session_id: int,
     partitions: Iterable[FetchedPartition],
     throttle_ms: int = 0,
+    endpoints: list[NodeEndpoint] | None = None,
 ) -> list[Any]:
     """The body of an answer as parts to send in order: packed bytes, and each partition's
     `records` as given.
     """
     flexible = version >= FLEXIBLE
-    topics: dict[str, list[FetchedPartition]] = {}
+    by_id = version >= BY_ID
+    topics: dict[str | bytes, list[FetchedPartition]] = {}
     for p in partitions:
-        topics.setdefault(p.tp.topic, []).append(p)
+        topics.setdefault(p.topic_id if by_id else p.tp.topic, []).append(p)
     out: list[Any] = []
     pending = bytearray(_I.pack(throttle_ms))
     if version >= 7:
         pending += _H.pack(error) + _I.pack(session_id)
     pending += uvarint(len(topics) + 1) if flexible else _I.pack(len(topics))
     for topic, group in topics.items():
-        if flexible:
+        if isinstance(topic, bytes):
+            pending += topic + uvarint(len(group) + 1)
+        elif flexible:
             pending += compact_string(topic) + uvarint(len(group) + 1)
         else:
             name = topic.encode()
@@ -244,7 +308,7 @@ def response_parts(
         if flexible:
             pending += b"\0"
     if flexible:
-        pending += b"\0"
+        pending += endpoint_tags(endpoints or [])
     if pending:
         out.append(bytes(pending))
     return out
@@ -268,10 +332,15 @@ def _partition_header(p: FetchedPartition, version: int, flexible: bool) -> byte
 
 
 def _partition_tags(p: FetchedPartition) -> bytes:
-    if p.diverging is None:
+    if p.diverging is None and p.leader is None:
         return b"\0"
-    body = _IQ.pack(*p.diverging) + b"\0"
-    return b"\x01\x00" + uvarint(len(body)) + body
+    out = b""
+    if p.diverging is not None:
+        body = _IQ.pack(*p.diverging) + b"\0"
+        out += b"\x00" + uvarint(len(body)) + body
+    if p.leader is not None:
+        out += leader_tag(1, p.leader)
+    return uvarint((p.diverging is not None) + (p.leader is not None)) + out
 
 
 def build_fetch(request: FetchRequest, version: int = 11) -> bytes:
@@ -297,6 +366,7 @@ def build_fetch(request: FetchRequest, version: int = 11) -> bytes:
             out += struct.pack(">qqi", p.fetch_offset, p.log_start_offset, p.max_bytes)
     gone: dict[str, list[int]] = {}
     for tp in request.forgotten:
+        assert isinstance(tp, TopicPartition), "a follower names topics by their names"
         gone.setdefault(tp.topic, []).append(tp.partition)
     out += _I.pack(len(gone))
     for topic, indexes in gone.items():

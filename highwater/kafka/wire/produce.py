@@ -1,6 +1,6 @@
 """Produce, API 0, by hand: the one request whose payload stays in the buffer that it came in.
 
-`parse_produce` walks a request of v0 to v10 and gives each partition's records as a memoryview
+`parse_produce` walks a request of v0 to v13 and gives each partition's records as a memoryview
 into the request's own buffer; `produce_response` packs the answer by struct, forty times faster
 than a general codec. Versions below 3 carry the old message formats.
 Source: ProduceRequest.json and ProduceResponse.json of Apache Kafka.
@@ -9,23 +9,30 @@ Source: ProduceRequest.json and ProduceResponse.json of Apache Kafka.
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
+from highwater.kafka.topic_ids import NO_ID, unknown_name
 from highwater.kafka.types import TopicPartition
+from highwater.kafka.wire.node_endpoints import leader_tag
 from highwater.kafka.wire.varint import (
     MAX_ELEMENTS,
     compact_string,
     read_compact_string,
+    read_id,
     read_uvarint,
     skip_tags,
     uvarint,
     within,
 )
 
-FIRST_WITH_BATCHES, MAX_VERSION, FLEXIBLE = 3, 10, 9
+FIRST_WITH_BATCHES, MAX_VERSION, FLEXIBLE = 3, 13, 9
 FIRST_THROTTLED = 1
 TELLS_LEADER = 10
-"""From v10 on an answer names the leader (KIP-951), which saves clients a metadata request."""
+ABORTABLE = 11
+"""From v11 on a client knows TRANSACTION_ABORTABLE (KIP-890)."""
+BY_ID = 13
+"""From v13 on topics are named by their ids (KIP-516)."""
 
 _H = struct.Struct(">h")
 _I = struct.Struct(">i")
@@ -35,12 +42,18 @@ _PARTITION = struct.Struct(">ihqqq")
 
 
 class ProduceRequest(NamedTuple):
-    """`partitions` keeps the order of the request; `records` is None where the client sent null."""
+    """`partitions` keeps the order of the request; `records` is None where the client sent null.
+
+    Where topics are named by their ids, a topic of no name has `unknown_name` of its id, which no
+    topic can have.
+    """
 
     transactional_id: str | None
     acks: int
     timeout_ms: int
     partitions: list[tuple[TopicPartition, memoryview | None]]
+    topic_ids: Mapping[str, bytes] = {}
+    """By topic, the id by which it was named; from v13 on."""
 
 
 class PartitionResult(NamedTuple):
@@ -56,13 +69,6 @@ class PartitionResult(NamedTuple):
     """The index of each bad record in its batch, and its mistake; from v8 on."""
 
 
-class NodeEndpoint(NamedTuple):
-    broker_id: int
-    host: str
-    port: int
-    rack: str | None
-
-
 def _string(view: memoryview, at: int) -> tuple[str | None, int]:
     (length,) = _H.unpack_from(view, at)
     at += 2
@@ -71,12 +77,18 @@ def _string(view: memoryview, at: int) -> tuple[str | None, int]:
     return str(view[at : at + length], "utf-8", "replace"), at + length
 
 
-def parse_produce(body: memoryview, version: int) -> ProduceRequest:
+def parse_produce(
+    body: memoryview, version: int, name_of: Callable[[bytes], str | None] | None = None
+) -> ProduceRequest:
     """The request in a body; of a partition that is named more than once the last one counts.
+    `name_of` gives the names of topics that are named by their ids.
 
     Raises struct.error, IndexError or ValueError if it is malformed.
     """
-    found = _parse_flexible(body) if version >= FLEXIBLE else _parse_plain(body, version)
+    if version >= FLEXIBLE:
+        found = _parse_flexible(body, version, name_of)
+    else:
+        found = _parse_plain(body, version)
     if len(found.partitions) > 1:
         return found._replace(partitions=list(dict(found.partitions).items()))
     return found
@@ -102,7 +114,9 @@ def _parse_plain(body: memoryview, version: int) -> ProduceRequest:
     return ProduceRequest(txn, acks, timeout_ms, out)
 
 
-def _parse_flexible(body: memoryview) -> ProduceRequest:
+def _parse_flexible(
+    body: memoryview, version: int, name_of: Callable[[bytes], str | None] | None
+) -> ProduceRequest:
     length, at = read_uvarint(body, 0)
     txn = None
     if length:
@@ -110,9 +124,15 @@ def _parse_flexible(body: memoryview) -> ProduceRequest:
     acks, timeout_ms = _HI.unpack_from(body, at)
     topics, at = read_uvarint(body, at + 6)
     out: list[tuple[TopicPartition, memoryview | None]] = []
+    topic_ids: dict[str, bytes] = {}
     left = within(MAX_ELEMENTS, topics - 1)
     for _ in range(topics - 1):
-        name, at = read_compact_string(body, at)
+        if version >= BY_ID:
+            topic_id, at = read_id(body, at)
+            name = (name_of(topic_id) if name_of else None) or unknown_name(topic_id)
+            topic_ids[name] = topic_id
+        else:
+            name, at = read_compact_string(body, at)
         count, at = read_uvarint(body, at)
         left = within(left, count - 1)
         for _ in range(count - 1):
@@ -121,7 +141,7 @@ def _parse_flexible(body: memoryview) -> ProduceRequest:
             out.append((TopicPartition(name, index), _records(body, at, size - 1)))
             at = skip_tags(body, at + max(size - 1, 0))
         at = skip_tags(body, at)
-    return ProduceRequest(txn, acks, timeout_ms, out)
+    return ProduceRequest(txn, acks, timeout_ms, out, topic_ids)
 
 
 def _records(body: memoryview, at: int, size: int) -> memoryview | None:
@@ -132,8 +152,14 @@ def _records(body: memoryview, at: int, size: int) -> memoryview | None:
     return body[at : at + size]
 
 
-def produce_response(results: list[PartitionResult], version: int, throttle_ms: int = 0) -> bytes:
-    """The body of the answer, v0 to v10; results are grouped by topic in the request's order.
+def produce_response(
+    results: list[PartitionResult],
+    version: int,
+    throttle_ms: int = 0,
+    topic_ids: Mapping[str, bytes] | None = None,
+) -> bytes:
+    """The body of the answer, v0 to v13; results are grouped by topic in the request's order, and
+    named by `topic_ids` from v13 on.
 
     From v9 on it ends with an empty section of tags, which `endpoint_tags` can replace.
     """
@@ -144,7 +170,11 @@ def produce_response(results: list[PartitionResult], version: int, throttle_ms: 
     out = bytearray(uvarint(len(topics) + 1) if flexible else _I.pack(len(topics)))
     for name, group in topics.items():
         if flexible:
-            out += compact_string(name) + uvarint(len(group) + 1)
+            if version >= BY_ID:
+                out += topic_ids[name] if topic_ids is not None else NO_ID
+            else:
+                out += compact_string(name)
+            out += uvarint(len(group) + 1)
         else:
             data = name.encode()
             out += _H.pack(len(data)) + data + _I.pack(len(group))
@@ -156,7 +186,8 @@ def produce_response(results: list[PartitionResult], version: int, throttle_ms: 
             if version >= 8:
                 out += _record_errors(r.refused, flexible) + _message(r.message, flexible)
                 if flexible:
-                    out += _leader_tag(r.leader if version >= TELLS_LEADER else None)
+                    told = r.leader if version >= TELLS_LEADER else None
+                    out += b"\0" if told is None else b"\1" + leader_tag(0, told)
         if flexible:
             out += b"\0"
     if version >= FIRST_THROTTLED:
@@ -185,17 +216,3 @@ def _message(text: str | None, flexible: bool) -> bytes:
         return compact_string(text) if text else b"\0"
     data = text.encode() if text else None
     return _H.pack(-1) if data is None else _H.pack(len(data)) + data
-
-
-def _leader_tag(leader: tuple[int, int] | None) -> bytes:
-    """A partition's tags: none, or CurrentLeader, which has no tags itself."""
-    return b"\0" if leader is None else b"\x01\x00\x09" + _II.pack(*leader) + b"\0"
-
-
-def endpoint_tags(endpoints: list[NodeEndpoint]) -> bytes:
-    """The answer's tags: the endpoints of the leaders that its partitions name."""
-    data = bytearray(uvarint(len(endpoints) + 1))
-    for e in endpoints:
-        data += _I.pack(e.broker_id) + compact_string(e.host) + _I.pack(e.port)
-        data += (b"\0" if e.rack is None else compact_string(e.rack)) + b"\0"
-    return b"\x01\x00" + uvarint(len(data)) + data

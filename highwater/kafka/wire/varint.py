@@ -60,6 +60,14 @@ def skip_tags(view: Buffer, at: int) -> int:
     return at
 
 
+def read_id(view: Buffer, at: int) -> tuple[bytes, int]:
+    """A topic id, 16 bytes; raises ValueError where they are not there."""
+    found = bytes(view[at : at + 16])
+    if len(found) != 16:
+        raise ValueError("an id that reaches past the end")
+    return found, at + 16
+
+
 def read_compact_string(view: Buffer, at: int) -> tuple[str, int]:
     length, at = read_uvarint(view, at)
     end = at + length - 1

@@ -1,4 +1,4 @@
-"""R1-R14 of the cluster's own state, checked from outside after every step that changes it.
+"""R1-R15 of the cluster's own state, checked from outside after every step that changes it.
 
 Theory of operation.  The checker trusts no broker.  It reads a replica's content from the machine's
 disk (`mirror`), the agreed state from ZooKeeper's tree, and from the broker's objects only what

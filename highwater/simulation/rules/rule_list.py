@@ -154,6 +154,14 @@ RULES = (
         "the follower's log, and what the leader knows",
     ),
     Rule(
+        "R15",
+        "topic ids",
+        "A topic's id is given once, and never changes while its znode lives; no topic gets one "
+        "that another had. At rest each log, its partition.metadata and Metadata have it.",
+        "KIP-516",
+        "ZooKeeper's tree, and the disks",
+    ),
+    Rule(
         "T1",
         "reads of one's own",
         "A transaction does not read, under read_committed, the records that it has sent itself.",

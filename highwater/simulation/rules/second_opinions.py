@@ -6,6 +6,7 @@
 * The entries of the offset and time indexes: the batches on the disk.
 * The configuration in force (topics, brokers, quotas, throttles): ZooKeeper's tree.
 * Checkpoint files: what the broker believes to have written there.
+* The topic ids of logs and of Metadata: the topics' znodes.
 * The Metadata that a client is answered: ZooKeeper's tree, too, and the machines that run.
 * The partitions of a follower's fetch session: what the follower itself takes it to ask for.
 
@@ -19,6 +20,7 @@ from collections.abc import Iterator, Mapping
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
+from highwater.broker.log import metadata_file
 from highwater.broker.log.checkpoints import MalformedFileError, decode_offsets
 from highwater.broker.log.index import OffsetIndex, TimeIndex
 from highwater.broker.log.log_config import LogConfig
@@ -44,7 +46,7 @@ if TYPE_CHECKING:
     Truths = Mapping[TopicPartition, PartitionTruth]
     Tree = Mapping[str, Znode]
 
-METADATA, METADATA_VERSION = 3, 7
+METADATA, METADATA_VERSION = 3, 12
 """The version that the simulation's clients ask for, so that what was kept for them is seen."""
 
 
@@ -54,6 +56,7 @@ def disagreement(
     """What this broker holds otherwise than its witnesses; `addresses` are the machines' (host,
     port), by broker."""
     yield from on_disk(broker, disk, truths)
+    yield from _ids(broker, disk, tree)
     yield from _topics_configured(broker, tree)
     yield from _broker_configured(broker, tree)
     yield from _quotas_configured(broker, tree)
@@ -167,6 +170,27 @@ def _topics_configured(broker: Broker, tree: Tree) -> Iterator[str]:
         least = int(overrides.get("min.insync.replicas", config.min_insync_replicas))
         if partition.min_insync_replicas != least:
             yield f"has min.insync.replicas={partition.min_insync_replicas} of {tp}, not {least}"
+
+
+def _ids(broker: Broker, disk: SimDisk, tree: Tree) -> Iterator[str]:
+    """Ids in memory, in `partition.metadata`, and in what clients are answered."""
+    services = broker.services
+    for tp, partition in services.replicas.partitions.items():
+        node, replica_log = tree.get(znodes.topic_path(tp.topic)), partition.log
+        if node is None or replica_log is None:
+            continue
+        wanted = znodes.decode_topic(tp.topic, node.data).topic_id
+        file = disk.find(f"{replica_log.dir}/{metadata_file.NAME}")
+        try:
+            stored = metadata_file.decode(bytes(file.data)) if isinstance(file, Inode) else None
+        except ValueError:
+            stored = None
+        shown = services.metadata.topic_id(tp.topic)
+        if wanted is None:
+            yield f"hosts {tp}, whose topic has no id"
+        elif (replica_log.topic_id, stored, shown) != (wanted, wanted, wanted):
+            ids = [None if i is None else i.hex() for i in (replica_log.topic_id, stored, shown)]
+            yield f"has the ids {ids} of {tp} (log, file, Metadata), and not {wanted.hex()}"
 
 
 def _there(tree: Tree, topic: str) -> bool:

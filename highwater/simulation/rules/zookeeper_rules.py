@@ -29,6 +29,9 @@ class ZooKeeperRules:
         self._controller_epoch = 0
         self._controller = ""
         """The process that registered itself last."""
+        self._ids: dict[str, bytes] = {}
+        self._given: set[bytes] = set()
+        """The ids of all topics that there were."""
 
     def changed(self, path: str, who: str) -> None:
         parts = path.split("/")
@@ -78,9 +81,12 @@ class ZooKeeperRules:
                 del self._book.partitions[tp]
                 self._book.happened("its topic is gone", tp)
             self._book.deleting.discard(topic)
+            self._ids.pop(topic, None)
             self._book.trace.add("zookeeper", f"topic {topic} is gone")
             return
-        for index, assignment in znodes.decode_topic(topic, data).partitions.items():
+        found = znodes.decode_topic(topic, data)
+        self._identified(topic, found.topic_id)
+        for index, assignment in found.partitions.items():
             tp = TopicPartition(topic, index)
             truth = self._book.partitions.get(tp)
             if truth is None:
@@ -93,6 +99,18 @@ class ZooKeeperRules:
                 self._book.happened("other replicas" if before else "its topic is made", tp)
             if truth.state is not None:
                 self._check_isr(truth)
+
+    def _identified(self, topic: str, topic_id: bytes | None) -> None:
+        """R15: a topic's id is its own, and stays."""
+        before = self._ids.get(topic)
+        if topic_id is None or topic_id == before:
+            return
+        if before is not None or topic_id in self._given:
+            of = "none, and another topic had it" if before is None else before.hex()
+            self._book.broken("R15", f"{topic} gets the id {topic_id.hex()}, and had {of}")
+        self._ids[topic] = topic_id
+        self._given.add(topic_id)
+        self._book.checks += 1
 
     def _moving(
         self, truth: PartitionTruth, before: tuple[int, ...], now: ReplicaAssignment

@@ -156,6 +156,7 @@ async def missed_terms(stage: Stage) -> None:
     stage.check(stage.end(3) == 1, "the other has it as well")
     await stage.hold(FETCH, REQUEST, 2.0, 2, 1)
     stage.arm(LEADER_AND_ISR, REQUEST, 6.0, 3, 2)  # and everything after it
+    stage.arm(FETCH, REQUEST, 2.0, 3, 1)  # on the way to its term it must not get the record
     await stage.lead(3)
     await stage.until(lambda: stage.end(1) == 1, "the leader of before has cut it away")
     await stage.lead(1)

@@ -4,7 +4,7 @@ A scenario is a coroutine that gets a `Stage`.  It starts what it needs, holds o
 the right moment, and waits for conditions (never only for time).  At the end, by `in_order`, it
 names the events that must have happened, in their order: lines of the trace, as `highwater sim
 --scenario NAME --trace` prints them.  So a scenario whose events did not happen fails, instead of
-passing without having shown anything.  The rules R1-R14 watch all the time.
+passing without having shown anything.  The rules R1-R15 watch all the time.
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
+from uuid import UUID
 
 import trio
 
@@ -54,6 +55,7 @@ TIMEOUT_S = 3.0
 STAMP_MS = 1_700_000_000_000
 """The time of every record that is sent by these clients."""
 FETCH, FETCH_VERSION = 1, 11
+LAST_WITH_NAMES, FIRST_WITH_LEADERS = 12, 16
 LATEST = -1
 UNKNOWN_OUTCOME = frozenset({"TIMEOUT", "CONNECTION", "REQUEST_TIMED_OUT", "UNKNOWN_SERVER_ERROR"})
 """Errors of calls that may have had their effect, or may have it yet."""
@@ -114,6 +116,7 @@ class SimClient:
         self._bootstrap = list(bootstrap)
         self._brokers: dict[int, tuple[str, int]] = {}
         self._leaders: dict[TopicPartition, tuple[int, int]] = {}
+        self._ids: dict[str, UUID | None] = {}
         self._connections: dict[tuple[str, int], ClientConnection] = {}
         self.controller = -1
 
@@ -178,12 +181,13 @@ class SimClient:
         address = self._world.random.choice(self._bootstrap)
         names = [MetadataRequest.MetadataRequestTopic(name=name) for name in topics]
         request = MetadataRequest(topics=names, allow_auto_topic_creation=False)
-        answer = await self._call(address, request, 7)
+        answer = await self._call(address, request, 12)
         # librdkafka then gives up all its brokers, and finds none again
         assert answer.brokers, f"{address} answers Metadata without a broker"
         self._brokers = {b.node_id: (b.host, b.port) for b in answer.brokers}
         self.controller = answer.controller_id
         for topic in answer.topics:
+            self._ids[topic.name] = topic.topic_id
             for partition in topic.partitions:
                 tp = TopicPartition(topic.name, partition.partition_index)
                 self._leaders[tp] = (partition.leader_id, partition.leader_epoch)
@@ -309,8 +313,12 @@ class SimClient:
         last_epoch: int = -1,
         max_wait_ms: int = 100,
     ) -> Any:
-        """The partition's part of an answer of any version, as kafka-python decodes it."""
+        """The partition's part of an answer of any version, as kafka-python decodes it; where v12
+        would do, a topic with an id is named by it."""
         address, epoch = await self._leader(tp)
+        topic_id = self._ids.get(tp.topic)
+        if version >= LAST_WITH_NAMES and topic_id is not None:
+            version = FIRST_WITH_LEADERS
         topic = messages.FetchRequest.FetchTopic
         partition = topic.FetchPartition(
             partition=tp.partition,
@@ -328,7 +336,7 @@ class SimClient:
             isolation_level=isolation,
             session_id=0,
             session_epoch=-1,
-            topics=[topic(topic=tp.topic, partitions=[partition])],
+            topics=[topic(topic=tp.topic, topic_id=topic_id, partitions=[partition])],
             forgotten_topics_data=[],
             rack_id="",
         )

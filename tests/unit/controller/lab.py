@@ -36,6 +36,7 @@ from highwater.controller.rules.events import (
 from highwater.controller.rules.machine import Machine
 from highwater.controller.rules.state import Settings
 from highwater.kafka import znodes
+from highwater.kafka.features import SUPPORTED
 from highwater.kafka.replica_assignment import ReplicaAssignment
 from highwater.kafka.types import BrokerId, ControllerEpoch, Endpoint, TopicPartition, ZkVersion
 from highwater.kafka.znodes import PartitionState, TopicState
@@ -56,7 +57,9 @@ class Moved(Exception):
 
 
 class Lab:
-    def __init__(self, *brokers: int, settings: Settings | None = None) -> None:
+    def __init__(
+        self, *brokers: int, settings: Settings | None = None, old: Sequence[int] = ()
+    ) -> None:
         self.zk = Ensemble()
         self.tool = self.zk.open_session(10_000).id
         self.sessions: dict[int, int] = {}
@@ -68,6 +71,8 @@ class Lab:
         """Answers of brokers that a topic goes, which `settle` handles."""
         self.deaf: set[int] = set()
         """Brokers that do not answer so."""
+        self.old = set(old)
+        """Brokers that announce no features."""
         self.before_write: Callable[[], object] | None = None
         self.settings = settings or Settings(
             broker_id=BrokerId(1), auto_leader_rebalance_enable=False
@@ -95,9 +100,9 @@ class Lab:
 
     def start(self, broker: int, port: int = 9092) -> Lab:
         session = self.sessions[broker] = self.zk.open_session(6_000).id
-        data = znodes.encode_broker(
-            [Endpoint("PLAINTEXT", "PLAINTEXT", f"b{broker}", port)], None, 0
-        )
+        endpoint = Endpoint("PLAINTEXT", "PLAINTEXT", f"b{broker}", port)
+        announced = {} if broker in self.old else SUPPORTED
+        data = znodes.encode_broker([endpoint], None, 0, features=announced)
         self.zk.write(session, Create(znodes.broker_path(broker), data, ephemeral=True))
         return self
 

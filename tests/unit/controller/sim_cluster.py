@@ -76,7 +76,7 @@ class Member:
             self.epoch = stat.czxid
             self.candidate = Candidate(
                 self.cluster.config, self.world, self.broker_id, lambda: self.epoch, zk,
-                listener_of=PLAINTEXT, inter_broker_listener=PLAINTEXT,
+                cluster_id="the-cluster", listener_of=PLAINTEXT, inter_broker_listener=PLAINTEXT,
             )  # fmt: skip
             await self.candidate.run()
             nursery.cancel_scope.cancel()

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any, ClassVar
+from uuid import UUID
 
 import trio
 
@@ -33,6 +34,7 @@ from highwater.broker.services import Services
 from highwater.kafka import znodes
 from highwater.kafka.config import Config
 from highwater.kafka.errors import ApiError, ErrorCode
+from highwater.kafka.features import TOPIC_IDS
 from highwater.kafka.security.authentication import Authentication
 from highwater.kafka.types import BrokerEpoch, BrokerId, TopicPartition
 from highwater.kafka.wire.codec import (
@@ -42,6 +44,7 @@ from highwater.kafka.wire.codec import (
     encode_response,
 )
 from highwater.kafka.wire.controller_messages import (
+    FeatureInUse,
     LeaderAndIsrPartitionState,
     LeaderAndIsrRequest,
     LeaderAndIsrTopicState,
@@ -216,9 +219,10 @@ class Asker:
         topics: dict[str, dict[int, int]],
         brokers: dict[int, str | None] | None = None,
         host: str = "h",
+        ids: dict[str, UUID] | None = None,
     ) -> Any:
         """Updates as the controller does: leaders by partition, racks by live broker, all on one
-        host."""
+        host; `ids` where topic ids are in use."""
         live = {1: None, 2: None, 3: None} if brokers is None else brokers
         request = UpdateMetadataRequest(
             controller_id=1,
@@ -227,6 +231,7 @@ class Asker:
             topic_states=[
                 UpdateMetadataTopicState(
                     topic_name=topic,
+                    topic_id=(ids or {}).get(topic),
                     partition_states=[
                         UpdateMetadataPartitionState(
                             partition_index=p, leader=leader, leader_epoch=0, isr=[1, 2, 3],
@@ -238,6 +243,7 @@ class Asker:
                 )
                 for topic, partitions in topics.items()
             ],
+            features_in_use=[] if ids is None else [FeatureInUse(name=TOPIC_IDS, level=1)],
             live_brokers=[
                 UpdateMetadataBroker(
                     id=i,

@@ -17,6 +17,7 @@ from highwater.controller.rules.events import (
 from highwater.kafka import znodes
 from highwater.kafka.errors import ErrorCode
 from highwater.kafka.replica_assignment import ReplicaAssignment
+from highwater.kafka.topic_ids import from_text
 from highwater.kafka.types import TopicPartition
 from highwater.world.api import Create
 from tests.unit.controller.lab import Lab, ids, leader_and_isr, metadata, stopped, tp
@@ -206,13 +207,13 @@ def test_topic_id_and_the_other_partitions_are_kept() -> None:
     lab.write(
         Create(
             znodes.topic_path("t"),
-            b'{"version":3,"topic_id":"abc","partitions":{"0":[1,2],"1":[2,1]}}',
+            b'{"version":3,"topic_id":"oEVGzPvtQ_GLwkSUbUNGYg","partitions":{"0":[1,2],"1":[2,1]}}',
         )
     )
     lab.elect()
     alter(lab, 2, 1)
     topic = lab.topic("t")
-    assert topic.topic_id == "abc"
+    assert topic.topic_id == from_text("oEVGzPvtQ_GLwkSUbUNGYg")
     assert topic.partitions == {
         0: ReplicaAssignment(ids(2, 1)),
         1: ReplicaAssignment(ids(2, 1)),

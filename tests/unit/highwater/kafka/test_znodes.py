@@ -61,9 +61,12 @@ def test_topic_assignment() -> None:
 def test_topic_of_other_versions() -> None:
     old = znodes.decode_topic("t", b'{"version":1,"partitions":{"10":[1],"2":[2]}}')
     assert list(old.partitions) == [2, 10]
-    later = b'{"version":3,"topic_id":"abc","partitions":{}}'
+    later = b'{"version":3,"topic_id":"oEVGzPvtQ_GLwkSUbUNGYg","partitions":{}}'
     topic = znodes.decode_topic("t", later)
-    assert json.loads(znodes.encode_topic(topic))["topic_id"] == "abc"
+    assert json.loads(znodes.encode_topic(topic))["topic_id"] == "oEVGzPvtQ_GLwkSUbUNGYg"
+    for nothing in (b'"abc"', b"5", b"null", b'"AAAAAAAAAAAAAAAAAAAAAA"', b'"\\u00e9"'):
+        data = b'{"version":3,"topic_id":%s,"partitions":{}}' % nothing
+        assert znodes.decode_topic("t", data).topic_id is None
     with pytest.raises(znodes.BadZnode, match="/brokers/topics/t"):
         znodes.decode_topic("t", b'{"partitions":{"x":[1]}}')
 
