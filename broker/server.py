@@ -64,7 +64,7 @@ from highwater.broker.settings.config_changes import Changes, DynamicConfigWatch
 from highwater.broker.settings.dynamic_broker_config import UNCLEAN_ELECTION
 from highwater.broker.settings.token_manager import TokenChanges, TokenManager
 from highwater.controller.shell.candidate import Candidate
-from highwater.kafka import acl_znodes, znodes
+from highwater.kafka import acl_znodes, features, znodes
 from highwater.kafka.config import Config
 from highwater.kafka.sanitizer import desanitize
 from highwater.kafka.security.links import open_security
@@ -366,7 +366,12 @@ class Broker:
             self.services.session, self.services.session_watch = zk, watch
             self.services.feeds = feeds
             self.services.broker_epoch = await register(
-                zk, self.world, self.broker_id, self.endpoints, self.config.broker_rack
+                zk,
+                self.world,
+                self.broker_id,
+                self.endpoints,
+                self.config.broker_rack,
+                features.announced(self.config.highwater_topic_ids),
             )
             # not before the epoch is known: what the controller sent to an earlier life may wait in
             # the listen queue, and would make a leader of a log that has lost its tail

@@ -19,12 +19,11 @@ from typing import TYPE_CHECKING
 
 from highwater.broker.log.checkpoints import META_PROPERTIES, decode_properties
 from highwater.kafka import znodes
-from highwater.kafka.features import SUPPORTED
 from highwater.kafka.types import BrokerEpoch, BrokerId, Endpoint
 from highwater.world.api import Create, Delete, Disk, NodeExists, NoNode, World, ZooKeeper
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 log = logging.getLogger(__name__)
 
@@ -125,10 +124,11 @@ async def register(
     broker_id: BrokerId,
     endpoints: Sequence[Endpoint],
     rack: str | None,
+    features: Mapping[str, int],
 ) -> BrokerEpoch:
     """Creates /brokers/ids/N, returns the broker epoch; raises StartError if another holds it."""
     path = znodes.broker_path(broker_id)
-    data = znodes.encode_broker(endpoints, rack, world.clock.wall_ms(), features=SUPPORTED)
+    data = znodes.encode_broker(endpoints, rack, world.clock.wall_ms(), features=features)
     while True:
         try:
             _, stat = await zk.create(path, data, ephemeral=True)

@@ -18,7 +18,7 @@ from highwater.kafka.types import BrokerInfo
 
 TOPIC_IDS: Final = "highwater.topic.ids"
 SUPPORTED: Final = {TOPIC_IDS: 1}
-"""What this program announces."""
+"""What this program knows."""
 
 Levels = tuple[tuple[str, int], ...]
 """Features in use, each with its level, in the order of their names."""
@@ -30,6 +30,11 @@ NEEDED: Final[dict[int, tuple[tuple[int, str], ...]]] = {
     9: ((10, TOPIC_IDS),),
 }
 """By API key: from which version on it needs which feature."""
+
+
+def announced(topic_ids: bool) -> dict[str, int]:
+    """What a broker announces whose highwater.topic.ids is this."""
+    return {name: most for name, most in SUPPORTED.items() if topic_ids or name != TOPIC_IDS}
 
 
 def in_use(registered: Iterable[BrokerInfo]) -> Levels:

@@ -197,6 +197,8 @@ class SimCluster:
         self.simulation.zookeeper.on_write.append(self.rules.zookeeper_changed)
         self.tap = WireTap(self.simulation.fabric, [n.name for n in self.nodes.values()])
         self.deaths: list[str] = []
+        self.without_ids: set[int] = set()
+        """Brokers that know no topic ids from their next start on."""
         self.requested = Requested()
 
     # -- lives ----------------------------------------------------------------------------------
@@ -244,6 +246,8 @@ class SimCluster:
 
     async def _live(self, node: BrokerNode, world: SimWorld) -> None:
         config = self.shape.config(node.id, node.name)
+        if node.id in self.without_ids:
+            config = replace(config, highwater_topic_ids=False)
 
         async def program() -> None:
             if node.world is not world:

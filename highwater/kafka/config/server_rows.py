@@ -93,6 +93,12 @@ class BrokerProperties:
         doc="kafka.security.authorizer.AclAuthorizer, which enforces the access rules; empty: "
         "everybody may do everything.",
     )  # fmt: skip
+    highwater_topic_ids: bool = prop(
+        True, read_by="highwater.broker.server",
+        test="test_property_effects::test_topic_ids",
+        doc="Whether the broker announces that it knows topic ids; they are in use while every "
+        "registered broker does.",
+    )  # fmt: skip
     highwater_broker_probe_ms: Int = prop(
         300, at_least=1, read_by="highwater.controller.shell.term",
         test="test_shells::test_without_probes_everything_waits_for_the_session",

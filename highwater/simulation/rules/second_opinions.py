@@ -30,6 +30,7 @@ from highwater.broker.replica.throttles import RATES, ReplicationThrottles
 from highwater.kafka import znodes
 from highwater.kafka.config.checks import parse_value
 from highwater.kafka.config.property_table import DYNAMIC
+from highwater.kafka.features import TOPIC_IDS
 from highwater.kafka.wire.codec import decode_response
 from highwater.world.sim.inode import Inode
 
@@ -175,6 +176,9 @@ def _topics_configured(broker: Broker, tree: Tree) -> Iterator[str]:
 def _ids(broker: Broker, disk: SimDisk, tree: Tree) -> Iterator[str]:
     """Ids in memory, in `partition.metadata`, and in what clients are answered."""
     services = broker.services
+    brokers = [node.data for path, node in tree.items() if path.startswith(f"{znodes.BROKER_IDS}/")]
+    if not all(TOPIC_IDS.encode() in data for data in brokers):
+        return
     for tp, partition in services.replicas.partitions.items():
         node, replica_log = tree.get(znodes.topic_path(tp.topic)), partition.log
         if node is None or replica_log is None:

@@ -10,6 +10,7 @@ from highwater.simulation.scenarios import (
     log_starts,
     stops,
     truncation,
+    upgrades,
 )
 from highwater.simulation.scenarios import controllers as control
 from highwater.simulation.scenarios import deposed_leaders as leaders
@@ -29,6 +30,7 @@ ALL: dict[str, Scenario] = {
         *stops.SCENARIOS,
         *late_markers.SCENARIOS,
         *agreement.SCENARIOS,
+        *upgrades.SCENARIOS,
     )
 }
 

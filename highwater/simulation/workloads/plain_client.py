@@ -117,6 +117,8 @@ class SimClient:
         self._brokers: dict[int, tuple[str, int]] = {}
         self._leaders: dict[TopicPartition, tuple[int, int]] = {}
         self._ids: dict[str, UUID | None] = {}
+        self.read_by_id = 0
+        """Answers of partitions whose topics were named by their ids."""
         self._connections: dict[tuple[str, int], ClientConnection] = {}
         self.controller = -1
 
@@ -345,6 +347,7 @@ class SimClient:
         check_code(answer.error_code)
         got = answer.responses[0].partitions[0]
         check_code(got.error_code)
+        self.read_by_id += version >= FIRST_WITH_LEADERS
         if got.diverging_epoch is None or got.diverging_epoch.epoch < 0:
             hw, lso = int(got.high_watermark), int(got.last_stable_offset)
             question.fetched(FetchedPartition(tp, 0, hw, lso, int(got.log_start_offset), b"", 0))

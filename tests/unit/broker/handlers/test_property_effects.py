@@ -9,11 +9,15 @@ import trio
 
 from highwater.broker.admin.leaving import leave_cluster
 from highwater.broker.handlers import metadata
+from highwater.broker.membership.registration import register
 from highwater.broker.quota.entities import Quota
 from highwater.broker.quota.quota_manager import Quotas
 from highwater.broker.replica.throttles import ReplicationThrottles
+from highwater.kafka import znodes
 from highwater.kafka.config import Config
 from highwater.kafka.errors import ApiError, ErrorCode
+from highwater.kafka.features import TOPIC_IDS, announced
+from highwater.kafka.types import BrokerEpoch, BrokerId
 from highwater.kafka.wire.compression import Compression
 from highwater.kafka.wire.messages import MetadataRequest
 from highwater.kafka.wire.record_codec import Record
@@ -196,3 +200,15 @@ async def test_high_watermarks_are_written_in_their_interval(b: Any) -> None:
         await trio.sleep(0.2)
         assert disk.exists(path)
         nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("known", [True, False])
+@in_broker()
+async def test_topic_ids(b: Any, known: bool) -> None:
+    """The scenario `ids-by-turns` shows what comes of it."""
+    config = Config(highwater_topic_ids=known)
+    features = announced(config.highwater_topic_ids)
+    await register(b.zk, b.services.world, BrokerId(1), [], None, features)
+    data, stat = await b.zk.get(znodes.broker_path(1))
+    found = znodes.decode_broker(BrokerId(1), data, BrokerEpoch(stat.czxid))
+    assert found.level(TOPIC_IDS) == known
