@@ -205,7 +205,8 @@ async def _serve(config: Config, link: ZooKeeperLink) -> None:
 
     gc.enable()
     shutdown, started = trio.Event(), trio.Event()
-    world = RealWorld(door=os.environ.get("HIGHWATER_FAULT_DOOR"), link=link)
+    doors = os.environ.get("HIGHWATER_FAULT_DOOR"), os.environ.get("HIGHWATER_LINK_DOOR")
+    world = RealWorld(door=doors[0], link=link, link_door=doors[1])
     async with trio.open_nursery() as nursery:
 
         async def signals(*, task_status: trio.TaskStatus[None]) -> None:

@@ -56,6 +56,8 @@ class ListenerInfo(NamedTuple):
 
     name: str
     security_protocol: str
+    lent: bool = False
+    """Whether its socket is lent to this broker (`handing_over`)."""
 
 
 class FrameError(Exception):
@@ -92,6 +94,7 @@ class BrokerConnection:
         "_loaded",
         "_size",
         "authentication",
+        "client_id",
         "closed",
         "connection",
         "hung_up",
@@ -136,6 +139,8 @@ class BrokerConnection:
         self.principal = "User:ANONYMOUS"
         self.authentication: Authentication | None = None
         self.software = ("unknown", "unknown")
+        self.client_id: str | None = None
+        """Of its last request; None: there was none."""
         self.closed = False
         self.readable = False
         self.hung_up = False
@@ -202,7 +207,23 @@ class BrokerConnection:
         """The size of the request that has arrived in part; 0 if the size is not known either."""
         return self._size if self._frame is not None else 0
 
+    @property
+    def unsent(self) -> int:
+        """The number of bytes in `out`."""
+        sizes = (p.size if isinstance(p, FileSlice) else len(p) for p in self.out)
+        return sum(sizes) - self._file_sent
+
     # --- reading
+
+    def take_unread(self) -> bytes:
+        """The bytes that have arrived and belong to no request yet; they leave the connection."""
+        came = b""
+        if self._frame is not None:
+            begun = memoryview(self._frame)[self._begin : self._filled]
+            came = _SIZE.pack(self._size) + bytes(begun)
+        came += bytes(self.leftover or b"")
+        self._frame = self.leftover = None
+        return came
 
     def next_frame(self, scratch: bytearray, view: memoryview) -> Frame | None:
         """The next whole frame, or None if more must arrive.

@@ -39,7 +39,7 @@ from highwater.kafka.wire.header import BadHeader, parse_request_header
 
 if TYPE_CHECKING:
     from highwater.broker.network.request_channel import RequestChannel
-    from highwater.world.api import Network
+    from highwater.world.api import Loan, Network
 
 log = logging.getLogger(__name__)
 
@@ -128,6 +128,19 @@ class Processor:
         del self.connections[connection]
         _count(self.ended, connection.listener.name)
         self._on_closed(connection)
+
+    def exchange(self, connection: BrokerConnection, loan: Loan) -> tuple[tuple[int, int], bytes]:
+        """Puts another socket under a connection; what came and belongs to no request yet goes with
+        the old one."""
+        assert self._poller is not None
+        self._poller.remove(connection.wire, connection)
+        try:
+            descriptors = loan.exchange(connection.wire)
+        finally:
+            self._poller.add(connection.wire, connection)
+        unread = connection.take_unread()
+        self._reserve(connection, 0)
+        return descriptors, unread
 
     async def run(
         self, network: Network, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
@@ -243,6 +256,7 @@ class Processor:
             self._reserve(connection, 0)
         now = self._round
         connection.last_active = now
+        connection.client_id = header.client_id or ""
         request = Request(connection, header, frame, now)
         connection.pending.append(request)
         self._channel.put(request)

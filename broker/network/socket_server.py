@@ -25,6 +25,7 @@ import trio
 from highwater.base.event_loop import monotonic_ms
 from highwater.broker.context import Plane
 from highwater.broker.network.connection import BrokerConnection, ListenerInfo
+from highwater.broker.network.handing_over import borrowed, give_back
 from highwater.broker.network.handler_pool import HandlerPool, HandlerTable, handler_table
 from highwater.broker.network.processor import Gate, Processor
 from highwater.broker.network.request import Request
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
     from highwater.kafka.config import Config
     from highwater.kafka.security.authentication import SaslSettings
     from highwater.kafka.security.tls import ServerTls
-    from highwater.world.api import Connection, Listener, World
+    from highwater.world.api import Connection, Listener, Loan, World
 
 __all__ = ["BindError", "HandlerTable", "SocketServer", "handler_table"]
 
@@ -192,6 +193,7 @@ class SocketServer:
         """By acceptor, how long it had to wait, for room or for the creation rate."""
         self._protected = protected
         self._listeners: dict[str, tuple[Listener, ListenerInfo, PlaneServer]] = {}
+        self._loan: Loan | None = None
         self._accepting = trio.Event()
         self._count = 0
         self._processors = 0
@@ -215,6 +217,9 @@ class SocketServer:
                     raise BindError(exc.errno, bind_problem(endpoint, exc)) from exc
                 info = ListenerInfo(endpoint.listener, endpoint.security_protocol)
                 self._listeners[endpoint.listener] = (listener, info, plane)
+        self._loan = await borrowed(
+            self.network, {i.name: i for _, i, _ in self._listeners.values()}
+        )
         return {name: entry[0].address for name, entry in self._listeners.items()}
 
     def start_accepting(self) -> None:
@@ -234,6 +239,12 @@ class SocketServer:
                 await self._accepting.wait()
                 for listener, info, plane in self._listeners.values():
                     nursery.start_soon(self._accept, listener, info, plane)
+                if self._loan is not None:
+                    for name, listener in self._loan.listeners:
+                        _, info, plane = self._listeners[name]
+                        lent = info._replace(lent=True)
+                        nursery.start_soon(self._accept, listener, lent, plane)
+                    nursery.start_soon(give_back, self._loan, self.connections)
         finally:
             self._close_listeners()
             for plane in self.planes.values():
@@ -399,6 +410,8 @@ class SocketServer:
     def _close_listeners(self) -> None:
         for listener, _, _ in self._listeners.values():
             listener.close()
+        if self._loan is not None:
+            self._loan.close()
 
     def new_processor(self, channel: RequestChannel) -> Processor:
         """Numbers are unique in a broker, and never used again."""

@@ -54,7 +54,7 @@ class AgentSettings:
     runtime: str = "process"
     properties: Mapping[str, str] = field(default_factory=dict)
     proxies: bool = True
-    """Without them no link can be cut and no message held; clients reach brokers faster."""
+    """Without them no link can be cut and no message held."""
     quick_end: bool = True
     """Kill everything at the end, because no one needs the data."""
     security: str = "plaintext"
@@ -178,6 +178,7 @@ class AgentSettings:
             zookeeper_sync=self.zookeeper_sync,
             zookeeper_port=self.zookeeper_port,
             proxies=self.proxies,
+            lends=True,
             program=program,
             properties=self.properties,
             quick_end=self.quick_end,

@@ -137,8 +137,9 @@ class Wish:
 @click.option(
     "--proxies/--no-proxies",
     default=True,
-    help="Whether links go through proxies, so that they can be cut and messages held.  Without"
-    " them clients are faster.",
+    help="Whether links can go through proxies, to be cut and messages to be held.  Those of"
+    " Highwater's own brokers do from the first such fault on, on Linux and without --secure; all"
+    " others always, and clients are faster without.",
 )
 @click.option(
     "--secure",

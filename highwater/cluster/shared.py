@@ -26,6 +26,7 @@ from highwater.cluster.interface import (
     broker_number,
     exceptions_in,
 )
+from highwater.cluster.links.lending import RECALL_S, Lender
 from highwater.cluster.links.link_rules import Links
 from highwater.cluster.links.proxy import Proxy
 from highwater.cluster.lives import Lives
@@ -61,6 +62,8 @@ class LocalCluster(ABC):
         self.hosts: Hosts | None = None
         self.lives = Lives()
         self.proxies: list[Proxy] = []
+        self._lenders: dict[str, Lender] = {}
+        """By broker, where the proxies in front of it lend it their sockets."""
         self._further: dict[str, Any] = {}
         self._wanted: set[str] = set()
         """Members that should run now."""
@@ -176,6 +179,7 @@ class LocalCluster(ABC):
         `external`: other hosts for the clients' listener."""
         if self.links is None:
             return
+        self.links.on_touch = self._take_back_ports
         for number, ports in self._ports.items():
             ways = {
                 name: (ports.bound[name], port)
@@ -184,6 +188,7 @@ class LocalCluster(ABC):
             }
             if self.zookeeper_connect:
                 ways[ZOOKEEPER] = (self._zookeeper_port, ports.zookeeper)
+            lent: dict[str, Proxy] = {}
             for name, (target, port) in ways.items():
                 places = self._zookeepers() if name == ZOOKEEPER else [("127.0.0.1", target)]
                 proxy = Proxy(
@@ -198,6 +203,27 @@ class LocalCluster(ABC):
                 self.proxies.append(proxy)
                 wide = external if name == "EXTERNAL" else ()
                 await nursery.start(proxy.serve, port, wide or hosts)
+                if name != ZOOKEEPER:
+                    lent[name] = proxy
+            if self._lends_to(number):
+                door = self.folder / broker(number) / "link-door"
+                door.parent.mkdir(parents=True, exist_ok=True)
+                self._lenders[broker(number)] = lender = Lender(door, lent)
+                await nursery.start(lender.serve)
+
+    def _lends_to(self, number: int) -> bool:
+        """Whether a broker has the ports of its proxies until a fault needs these."""
+        return False
+
+    async def _take_back_ports(self) -> None:
+        for lender in self._lenders.values():
+            lender.recall()
+        for member, lender in self._lenders.items():
+            if not await lender.is_back():
+                raise ClusterError(
+                    f"{member} has not handed over its connections within {RECALL_S:g} s: resume "
+                    "it if it stands still"
+                )
 
     def _owner(self, number: int, listener: str) -> str:
         """The member behind a listener of this broker's ports."""

@@ -20,7 +20,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from random import Random
@@ -73,6 +73,30 @@ class Listener(Protocol):
     async def accept(self) -> Connection: ...
 
     def close(self) -> None: ...
+
+
+class Loan(Protocol):
+    """Listening sockets that a harness lends to this process, until it asks for them.
+
+    With them go the connections that came through them: another socket takes the place of each
+    one's own, so that the harness stands between the two from then on, and no byte is lost.
+    """
+
+    listeners: Sequence[tuple[str, Listener]]
+    """By the names of this process's own listeners."""
+
+    async def recalled(self) -> None:
+        """Returns when the harness asks for them, or has ended."""
+
+    def exchange(self, connection: Connection) -> tuple[int, int]:
+        """Puts another socket under a connection: gives the descriptors of the old one and of the
+        new one's other end, for `hand_over`."""
+
+    async def hand_over(self, descriptors: tuple[int, int], about: Any, unread: Buffer) -> None:
+        """Gives them to the harness, with what it must know (JSON) and what it is to read again."""
+
+    def close(self) -> None:
+        """Ends the loan and closes the listeners, idempotently."""
 
 
 class Network(Protocol):

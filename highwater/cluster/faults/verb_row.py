@@ -82,6 +82,9 @@ class Verb:
     """`schedules`: it arranges their entries and is no fault; `runs`: it needs their workload."""
     commands: tuple[str, ...] = ()
     """The user's commands that it takes on a cluster that others started."""
+    by_links: bool = False
+    """Whether everything passes through the proxies from then on.  A member that stands still could
+    not hand its connections to them any more."""
     cannot: Mapping[Kind, str] = field(default_factory=dict)
     """The kinds of cluster that cannot have it, with the reason."""
 
@@ -97,4 +100,6 @@ class Verb:
         return replace(fault, params={**defaults, **fault.params})
 
     async def carry_out(self, stage: Any, fault: Fault) -> Done:
+        if self.by_links and stage.cluster.links is not None:
+            await stage.cluster.links.touch()
         return await self.effect(stage, self.whole(fault))

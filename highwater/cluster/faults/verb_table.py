@@ -103,13 +103,14 @@ GROUPS: Mapping[str, tuple[Verb, ...]] = {
              "the process is gone; it serves", target=_MEMBER, commands=("kill", "start"),
              fields=(Field("how", "kill or stop", choices=("kill", "stop"), default="stop"),)),
         Verb("pause", verbs.pause, "SIGSTOP: alive, and silent; the end resumes it",
-             "the process stands still", target=_MEMBER, lasts=True, commands=("pause", "resume")),
+             "the process stands still", target=_MEMBER, lasts=True, by_links=True,
+             commands=("pause", "resume")),
         Verb("resume", verbs.resume, "SIGCONT", "the process runs",
              target=_MEMBER, commands=("resume",)),
         Verb("stand_still", verbs.stand_still, "pauses all of them and the clients' processes at "
              "once, as when the host stops a virtual machine",
              "every process stands still; at the end: runs",
-             lasts=True, commands=("pause", "resume")),
+             lasts=True, by_links=True, commands=("pause", "resume")),
         Verb("kill_all", verbs.kill_all, "kills every broker at the same moment; the end starts "
              "them", "the processes are gone", lasts=True, commands=("kill", "start")),
         Verb("start_all", verbs.start_all, "starts every member that a fault took away",
@@ -118,22 +119,27 @@ GROUPS: Mapping[str, tuple[Verb, ...]] = {
     "links": (
         Verb("cut", verbs.cut, "no bytes between `from` and `to`; the end heals the link",
              "how many streams and attempts it stopped",
-             target=_END, fields=_ENDS, check=scene.check_ends, lasts=True),
+             target=_END, fields=_ENDS, check=scene.check_ends, lasts=True, by_links=True),
         Verb("isolate", verbs.isolate, "cuts a broker off from all others, from ZooKeeper and "
              "from controllers apart; clients still reach it", "as `cut`",
-             target=_BROKER, lasts=True, cannot={Kind.REMOTE: _PROXIED}),
+             target=_BROKER, lasts=True, by_links=True, cannot={Kind.REMOTE: _PROXIED}),
         Verb("heal", verbs.heal, "opens every link that is cut", "the links are open"),
         Verb("latency", link_quality.latency, "delays what goes between `from` and `to`",
              "how many pieces it delayed", target=_END, check=scene.check_ends, lasts=True,
-             fields=(*_ENDS, _LATENCY, Field("jitter", "give or take so much", scene.is_number,
-                                             float, "ms", default=0))),
+             by_links=True, fields=(
+                 *_ENDS, _LATENCY,
+                 Field("jitter", "give or take so much", scene.is_number, float, "ms",
+                       default=0))),
         Verb("bandwidth", link_quality.bandwidth, "lets only so much go between `from` and `to`",
              "how many pieces it slowed down", target=_END, check=scene.check_ends, lasts=True,
-             fields=(*_ENDS, Field("rate", "at most so much, on each connection",
-                                   scene.is_above_zero, float, "KiB/s", required=True))),
+             by_links=True, fields=(
+                 *_ENDS,
+                 Field("rate", "at most so much, on each connection", scene.is_above_zero, float,
+                       "KiB/s", required=True))),
         Verb("reset_peer", link_quality.reset_peer,
              "resets the connections between `from` and `to` (RST) at both ends, once",
-             "how many they were", target=_END, fields=_ENDS, check=scene.check_ends),
+             "how many they were", target=_END, fields=_ENDS, check=scene.check_ends,
+             by_links=True),
     ),
     "disks and clocks": (
         Verb("disk_full", host_verbs.disk_full, "the broker's process can write nothing more to "
@@ -157,15 +163,15 @@ GROUPS: Mapping[str, tuple[Verb, ...]] = {
         Verb("hold", verbs.hold, "holds requests or responses of one API back on the way `from` "
              "`to`; with `to` zookeeper those of one ZooKeeper operation (`setData`, `multi`, …). "
              "The end lets them go", "how many messages were held",
-             fields=_RULE, check=scene.check_plane, lasts=True, makes_rule=True),
+             fields=_RULE, check=scene.check_plane, lasts=True, by_links=True, makes_rule=True),
         Verb("drop", verbs.drop, "as `hold`, but the messages never arrive",
              "how many messages were dropped",
-             fields=_RULE, check=scene.check_plane, lasts=True, makes_rule=True),
+             fields=_RULE, check=scene.check_plane, lasts=True, by_links=True, makes_rule=True),
         Verb("answer", error_verb.answer, "the proxy answers clients with an error, and the broker "
              "is not asked; with `side` response it puts the error into the broker's answer "
              "([more](#errors-that-your-code-has-never-seen))",
              "how many messages it answered, by client id",
-             fields=_ANSWER, check=scene.check_answer, lasts=True),
+             fields=_ANSWER, check=scene.check_answer, lasts=True, by_links=True),
         Verb("release", verbs.release, "lets the messages go that are held, all or those of one "
              "`rule`", "how many messages were released",
              fields=(Field("rule", "the hold or drop that has this name by `as`", scene.is_rule),
@@ -210,7 +216,7 @@ GROUPS: Mapping[str, tuple[Verb, ...]] = {
              "records are acknowledged", only="runs", fields=(_RATE, _SECONDS)),
         Verb("lose_unreplicated", workload_verbs.lose_unreplicated, "both followers are cut off, "
              "acks=1 is written, the leader dies; tried again where the leadership moved "
-             "meanwhile", "the acknowledged records are on it alone", only="runs",
+             "meanwhile", "the acknowledged records are on it alone", only="runs", by_links=True,
              fields=(_RATE, replace(_SECONDS, default=0.8)),
              commands=("kill", "start", "pause", "resume")),
     ),

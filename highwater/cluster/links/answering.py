@@ -6,17 +6,21 @@ apart and goes on as it is.  Of several rules the first one answers.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Sequence
 
 from highwater.cluster.links.error_answers import Chosen, error_answer, with_error
-from highwater.cluster.links.frames import Frames
+from highwater.cluster.links.frames import Ended, Frames
 from highwater.cluster.links.link_rules import Links, Message, Rule
+from highwater.cluster.links.rewriting import Replace, must_be_read, rewritten
 from highwater.cluster.links.session import Asked
 from highwater.kafka.wire.codec import BadMessage, UnknownApi
 from highwater.kafka.wire.header import BadHeader, parse_request_header
 
 READABLE = 16 << 20
 """The largest frame that is read as a whole."""
+
+_SIZE = struct.Struct(">i")
 
 Made = Callable[[Rule, Chosen], bytes | None]
 
@@ -30,6 +34,20 @@ async def read_whole(
     for rule in rules:
         rule.unread += 1
     return head, False
+
+
+async def rewritten_frame(
+    asked: tuple[int, int], head: bytes, frames: Frames, replace: Replace
+) -> bytes:
+    """An answer's first bytes, or the whole of it, with other addresses, where it may have some."""
+    if not must_be_read(*asked):
+        return head
+    frame = (head + await frames.rest_of_frame())[4:]
+    try:
+        frame = rewritten(*asked, frame, replace)
+    except (BadMessage, UnknownApi, BadHeader) as error:
+        raise Ended(f"an answer that cannot be read may lead past the proxy: {error}") from None
+    return _SIZE.pack(len(frame)) + frame
 
 
 def answer_instead(links: Links, message: Message, asked: Asked, frame: bytes) -> bytes | None:

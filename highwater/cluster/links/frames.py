@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import socket
 import struct
 from collections.abc import Awaitable, Callable
 
@@ -17,6 +19,7 @@ LARGEST = 256 << 20
 """A size beyond this is none: the first bytes of TLS or of HTTP, read as a size."""
 SOON_S = 0.01
 """A head whose rest takes longer is not waited for (`Early`)."""
+_RESET = struct.pack("ii", 1, 0)
 _SIZE = struct.Struct(">i")
 
 Early = Callable[[bytes], Awaitable[bool]]
@@ -102,3 +105,10 @@ class Frames:
 
 class Ended(Exception):
     """This connection is over: one side closed, or a rule dropped it."""
+
+
+def reset_stream(stream: trio.SocketStream) -> None:
+    """Closes with a reset, so that the peer knows at once and nothing lingers."""
+    with contextlib.suppress(OSError):
+        stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+    stream.socket.close()

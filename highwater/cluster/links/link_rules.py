@@ -22,7 +22,7 @@ from __future__ import annotations
 import random
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import Enum
@@ -165,6 +165,12 @@ class Links:
         self.topic_ids: dict[Any, str] = {}
         """The names of topics by their ids, as answers to clients have told them."""
         self._slow: dict[tuple[str, str], list[Slowness]] = {}
+        self.on_touch: Callable[[], Awaitable[object]] = trio.lowlevel.checkpoint
+        """Where members have their proxies' ports: takes these back."""
+
+    async def touch(self) -> None:
+        """Everything passes through the proxies from now on; is called before a fault."""
+        await self.on_touch()
 
     def _change(self) -> None:
         self._changed.set()

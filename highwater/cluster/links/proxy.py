@@ -28,7 +28,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import re
 import socket
 import struct
 from collections.abc import Callable, Sequence
@@ -36,9 +35,15 @@ from collections.abc import Callable, Sequence
 import trio
 
 from highwater.cluster.links import zkframes
-from highwater.cluster.links.answering import answer_instead, answer_with_error, read_whole
+from highwater.cluster.links.acceptor import Acceptor
+from highwater.cluster.links.answering import (
+    answer_instead,
+    answer_with_error,
+    read_whole,
+    rewritten_frame,
+)
 from highwater.cluster.links.answers_seen import PRODUCE, take_note
-from highwater.cluster.links.frames import CHUNK, LARGEST, LOOK, Ended, Frames
+from highwater.cluster.links.frames import CHUNK, LARGEST, LOOK, Ended, Frames, reset_stream
 from highwater.cluster.links.link_rules import (
     CLIENTS,
     ZOOKEEPER,
@@ -47,12 +52,11 @@ from highwater.cluster.links.link_rules import (
     Links,
     Message,
     Side,
-    broker,
 )
 from highwater.cluster.links.observer import Observer
-from highwater.cluster.links.rewriting import Replace, must_be_read, rewritten
-from highwater.cluster.links.session import Asked, Session
-from highwater.kafka.wire.codec import BadMessage, UnknownApi
+from highwater.cluster.links.rewriting import Replace
+from highwater.cluster.links.session import Asked, Handed, Session
+from highwater.cluster.links.whose import client_id_in, source_of
 from highwater.kafka.wire.header import (
     BadHeader,
     api_name,
@@ -62,28 +66,17 @@ from highwater.kafka.wire.header import (
 from highwater.kafka.wire.produce_head import read_head
 
 _SIZE = struct.Struct(">i")
-_RESET = struct.pack("ii", 1, 0)
 _LOST = OSError, trio.BrokenResourceError, trio.ClosedResourceError, Ended
-_BROKER_ID = re.compile(
-    r"^(?:(?:highwater-)?(?:broker|replica|controller|raft-client)[-_](\d+)(?:\D.*)?|(\d+))$",
-    re.IGNORECASE,
-)
 _numbers = itertools.count(1)
 """Of connections, for an observer."""
 
 
-def source_of(client_id: str | None) -> str:
-    """The member that a client id names.
-
-    >>> source_of("broker-2-fetcher-0"), source_of("controller-1-to-3"), source_of("3"),
-    source_of("rdkafka") ('broker-2', 'broker-1', 'broker-3', 'clients')
-    """
-    match = _BROKER_ID.match(client_id or "")
-    return broker(int(match.group(1) or match.group(2))) if match else CLIENTS
-
-
 class Proxy:
     """Listens for the connections to one listener of `owner` (or, from `owner`, to ZooKeeper)."""
+
+    acceptor: Acceptor
+    """From `serve` on."""
+    _nursery: trio.Nursery
 
     def __init__(
         self,
@@ -121,51 +114,77 @@ class Proxy:
         listeners = []
         for host in hosts:
             listeners += await trio.open_tcp_listeners(port, host=host, backlog=128)
-        await trio.serve_listeners(self._connection, listeners, task_status=task_status)
+        self.acceptor = Acceptor(listeners)
+        async with trio.open_nursery() as self._nursery:
+            task_status.started(listeners)
+            await self.acceptor.run(self._connection, self._nursery)
 
-    async def _connection(self, near: trio.SocketStream) -> None:
+    async def take_over(self, handed: Handed) -> None:
+        """Carries a connection that exists; returns once faults reach it."""
+        await self._nursery.start(self._connection, handed.near, handed)
+
+    async def _connection(
+        self,
+        near: trio.SocketStream,
+        handed: Handed | None = None,
+        *,
+        task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
+    ) -> None:
         number, in_order = next(_numbers), False
         try:
             with contextlib.suppress(*_LOST):
-                in_order = await self._carry(near, number)
+                in_order = await self._carry(near, number, handed, task_status.started)
         finally:
             if in_order:
                 near.socket.close()
             else:
-                _reset(near)
+                reset_stream(near)
             if self.observer is not None:
                 self.observer.ended(number)
 
-    async def _carry(self, near: trio.SocketStream, number: int) -> bool:
-        """Whether the far side closed in order."""
-        frames, far = Frames(near), None
+    async def _carry(
+        self,
+        near: trio.SocketStream,
+        number: int,
+        handed: Handed | None,
+        begun: Callable[[], None],
+    ) -> bool:
+        """Whether the far side closed in order.  `begun` is called once faults reach it."""
+        frames, first, far = Frames(near), None, None
+        if handed is not None:
+            frames.buffer, far = bytearray(handed.unread), handed.far
         if self.zookeeper:
             source, target = self.owner, ZOOKEEPER
-            first = None
         elif self.opaque:
-            source, target, first = CLIENTS, self.owner, None
+            source, target = CLIENTS, self.owner
+        elif handed is not None and handed.client_id is not None:
+            source, target = source_of(handed.client_id), self.owner
         else:
-            first, far, in_order = await self._first(frames, number)
+            begun()
+            first, far, in_order = await self._first(frames, number, far)
             if first is None:
                 if far is not None:
-                    _reset(far)
+                    reset_stream(far)
                 return in_order
-            source, target = source_of(_client_id(first[0])), self.owner
-            source = self.links.names.get(source, source)
-            source = source if self.replace is None else CLIENTS
+            source, target = source_of(client_id_in(first[0])), self.owner
+            source = CLIENTS if self.replace else self.links.names.get(source, source)
             if self.observer is not None:
                 self.observer.begun(number, self.owner, first[0])
         self.links.connections[source, target] += 1
         await self.links.wait_open((source, target), (target, source))
         far = far or await self._far_side(number)
         session = Session(source, target, near, far, self.links, number)
+        if handed is not None:
+            session.inherit(handed)
         scope = trio.CancelScope()
 
         def reset() -> None:
-            _reset(far)
+            reset_stream(far)
             scope.cancel()
 
         with self.links.carrying(Connection(source, target, reset)), scope:
+            if handed is not None and first is None:
+                begun()
             async with far, trio.open_nursery() as nursery:
                 for lane in session.lanes.values():
                     nursery.start_soon(self._until_end, nursery, lane.run)
@@ -184,12 +203,11 @@ class Proxy:
         return session.in_order
 
     async def _first(
-        self, frames: Frames, number: int
+        self, frames: Frames, number: int, far: trio.SocketStream | None
     ) -> tuple[tuple[bytes, int] | None, trio.SocketStream | None, bool]:
         """The head of the first frame, which names the source, and the far side if the beginning
         of that frame has gone there already.  There is no head where either side closes; last,
         whether the far side closed in order."""
-        far: trio.SocketStream | None = None
         in_order = False
 
         async def watch(there: trio.SocketStream) -> None:
@@ -203,13 +221,16 @@ class Proxy:
             nonlocal far
             if self.links.rules or self.links.cuts:
                 return False
-            far = await self._far_side(number)
-            nursery.start_soon(watch, far)
+            if far is None:
+                far = await self._far_side(number)
+                nursery.start_soon(watch, far)
             await far.send_all(begun)
             return True
 
         first = None
         async with trio.open_nursery() as nursery:
+            if far is not None:
+                nursery.start_soon(watch, far)
             with contextlib.suppress(*_LOST):
                 first = await frames.head(early)
             nursery.cancel_scope.cancel()
@@ -312,6 +333,13 @@ class Proxy:
 
     async def _answers(self, session: Session) -> None:
         frames = Frames(session.far)
+        if session.unsent:
+            frames.rest = session.unsent
+            while piece := await frames.body():
+                await session.lanes[Side.RESPONSE].pass_on(piece)
+            async with session.answering:
+                session.asked.popleft()
+                await self._send_own(session, session.own_answers())
         while (got := await self._next_answer(session, frames)) is not None:
             async with session.answering:
                 message, asked, own = self._answer(session, *got)
@@ -341,7 +369,7 @@ class Proxy:
         self._show_answer(session, asked, memoryview(head)[4:], whole=whole)
         if self.replace is None:
             return head
-        return await self._rewritten((asked.api_key, asked.version), head, frames, self.replace)
+        return await rewritten_frame((asked.api_key, asked.version), head, frames, self.replace)
 
     async def _next_answer(self, session: Session, frames: Frames) -> tuple[bytes, int] | None:
         """The head of an answer; None where the member hung up, of which the observer is told."""
@@ -352,20 +380,6 @@ class Proxy:
         if got is None and self.observer is not None:
             self.observer.hung_up(session.number)
         return got
-
-    @staticmethod
-    async def _rewritten(
-        asked: tuple[int, int], head: bytes, frames: Frames, replace: Replace
-    ) -> bytes:
-        """The answer's first bytes, or the whole of it where it may have addresses."""
-        if not must_be_read(*asked):
-            return head
-        frame = (head + await frames.rest_of_frame())[4:]
-        try:
-            frame = rewritten(*asked, frame, replace)
-        except (BadMessage, UnknownApi, BadHeader) as error:
-            raise Ended(f"an answer that cannot be read may lead past the proxy: {error}") from None
-        return _SIZE.pack(len(frame)) + frame
 
     async def _pass(
         self,
@@ -483,17 +497,3 @@ class Proxy:
         with contextlib.suppress(BadHeader):
             at = response_body_position(key, version, body)
             self.observer.answered(session.number, key, version, body[at:], whole=whole)
-
-
-def _client_id(head: bytes) -> str | None:
-    try:
-        return parse_request_header(memoryview(head)[4:]).client_id
-    except BadHeader:
-        return None
-
-
-def _reset(stream: trio.SocketStream) -> None:
-    """Closes with a reset, so that the peer knows at once and nothing lingers."""
-    with contextlib.suppress(OSError):
-        stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
-    stream.socket.close()

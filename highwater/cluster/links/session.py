@@ -25,6 +25,21 @@ class Asked:
     """The proxy's own, without its size: the member was not asked."""
 
 
+@dataclass(slots=True, eq=False)
+class Handed:
+    """A connection that a member has had to itself until now (`lending`)."""
+
+    near: trio.SocketStream
+    far: trio.SocketStream
+    client_id: str | None
+    """None: it has sent no request yet."""
+    unanswered: list[Asked]
+    unsent: int
+    """How many bytes of answers come before those for `unanswered`."""
+    unread: bytes
+    """What has come from the client after `unanswered`."""
+
+
 @dataclass(slots=True)
 class Session:
     source: str
@@ -45,10 +60,19 @@ class Session:
     waiting_changed: trio.Event = field(default_factory=trio.Event)
     in_order: bool = False
     """Whether the far side has closed, and everything from there went on."""
+    unsent: int = 0
+    """The bytes of answers that had begun to leave when the proxy took over; its first request
+    stands for them."""
     lanes: dict[Side, Lane] = field(init=False)
 
     def __post_init__(self) -> None:
         self.lanes = {side: self._lane(side) for side in Side}
+
+    def inherit(self, handed: Handed) -> None:
+        self.asked.extend(handed.unanswered)
+        self.unsent = handed.unsent
+        if self.unsent:
+            self.asked.appendleft(Asked(-1, -1, -1, None))
 
     def _lane(self, side: Side) -> Lane:
         way, onward = (self.source, self.target), self.far

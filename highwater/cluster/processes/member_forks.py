@@ -78,6 +78,7 @@ def _load_broker() -> None:
     import highwater.broker.server
     import highwater.kafka.config.sources
     import highwater.kafka.security.zookeeper_login
+    import highwater.world.real.borrowed_sockets
     import highwater.world.real.fault_door
     import highwater.world.real.process  # noqa: F401
 

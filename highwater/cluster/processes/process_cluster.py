@@ -9,7 +9,8 @@ Every broker has three listeners: INTERNAL between brokers, CONTROL for the cont
 EXTERNAL for clients.  A program in KRaft mode has CONTROLLER instead of CONTROL, and no ZooKeeper
 beside it; where its controllers are apart, each has the port CONTROLLER of one of the brokers, and
 is a member of its own.  With `links`, each listener is advertised as the port of a proxy, and each
-broker reaches ZooKeeper through a proxy of its own.  Everything starts at the same moment, because
+broker reaches ZooKeeper through a proxy of its own; where it `lends`, a broker of Highwater's has
+those ports itself until a fault touches a link.  Everything starts at the same moment, because
 brokers wait for ZooKeeper themselves.
 """
 
@@ -17,6 +18,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager
 from functools import partial
@@ -56,6 +58,7 @@ from highwater.cluster.processes.forked_members import Forks, Mother
 from highwater.cluster.processes.process_settings import Settings
 from highwater.cluster.processes.programs import Highwater
 from highwater.cluster.shared import SECURE, LocalCluster, Ports
+from highwater.world.real.borrowed_sockets import VARIABLE
 
 _TICK_MS = {"test": 500, "kafka": 2000}
 
@@ -144,6 +147,11 @@ class ProcessCluster(LocalCluster):
 
     def members(self) -> list[str]:
         return [*super().members(), *self._controllers]
+
+    def _lends_to(self, number: int) -> bool:
+        settings = self.settings
+        ours = settings.program_of(number) == Highwater() and not settings.secured
+        return settings.lends and ours and sys.platform == "linux"
 
     def _owner(self, number: int, listener: str) -> str:
         if listener != server_properties.CONTROLLER or not self._controllers:
@@ -421,6 +429,8 @@ class ProcessCluster(LocalCluster):
             env = program.environment()
             if self.hosts is not None and member not in self._controllers:
                 env = {**env, **self.hosts.environment(broker_number(member))}
+            if member in self._lenders:
+                env = {**env, VARIABLE: str(self._lenders[member].path)}
         output, forked = self.output(member), None
         if mother is not None and ours:
             forked = await trio.to_thread.run_sync(mother.fork, command, output, folder, env)

@@ -34,6 +34,9 @@ class Settings:
     zookeeper_sync: bool = False
     """Its writes are on the disk itself before they are answered."""
     proxies: bool = False
+    lends: bool = False
+    """Whether Highwater's brokers have the proxies' ports until a fault touches a link (`lending`).
+    """
     security: str = "plaintext"
     """ssl, sasl_plaintext or sasl_ssl: a further listener that speaks it has the fixed ports, and
     access rules hold (`secured`)."""

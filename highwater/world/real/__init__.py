@@ -17,10 +17,15 @@ from highwater.world.zookeeper_link import ZooKeeperLink
 
 class RealWorld:
     """`world.api.World` of this machine.  `seed` makes `random` repeatable (tests); `door` is the
-    file through which a harness slows the disk and moves the clock (`fault_door`)."""
+    file through which a harness slows the disk and moves the clock (`fault_door`), `link_door` the
+    one by which it lends listening sockets (`borrowed_sockets`)."""
 
     def __init__(
-        self, seed: int | None = None, door: str | None = None, link: ZooKeeperLink = PLAIN
+        self,
+        seed: int | None = None,
+        door: str | None = None,
+        link: ZooKeeperLink = PLAIN,
+        link_door: str | None = None,
     ) -> None:
         self.clock: Clock = RealClock()
         self.network: Network = RealNetwork()
@@ -31,6 +36,10 @@ class RealWorld:
 
             spoilt = FaultDoor(Path(door))
             self.clock, self.disk = DoorClock(spoilt), DoorDisk(self.slow_calls, spoilt)
+        if link_door:
+            from highwater.world.real.borrowed_sockets import DoorNetwork
+
+            self.network = DoorNetwork(link_door)
         self._link = link
         self.random = unpredictable() if seed is None else seeded(seed)
 

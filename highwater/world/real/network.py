@@ -82,6 +82,17 @@ class RealConnection:
         except BlockingIOError:
             return None
 
+    def exchange(self) -> tuple[int, int]:
+        """Puts one end of a new pair of sockets in the place of its own, under the same number;
+        gives the old one, with all that it has yet to be read, and the pair's other end.  No task
+        and no poller may wait for it at that moment."""
+        ours, theirs = socket.socketpair()
+        with ours, theirs:
+            ours.setblocking(False)
+            old = os.dup(self._fd_or_closed())
+            os.dup2(ours.fileno(), self._fd, inheritable=False)
+            return old, theirs.detach()
+
     async def wait_readable(self) -> None:
         await wait_readable(self._fd_or_closed())
 

@@ -7,7 +7,7 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from highwater.cluster.links.link_rules import Action, Links, Message, Rule, Side
-from highwater.cluster.links.proxy import source_of
+from highwater.cluster.links.whose import source_of
 
 A, B = "broker-1", "broker-2"
 
