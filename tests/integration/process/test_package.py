@@ -12,7 +12,7 @@ import pytest
 from tests.integration.process.building import ROOT, build, run
 
 pytestmark = pytest.mark.integration
-LARGEST = 2_600_000
+LARGEST = 2_500_000
 """Bytes of a pure wheel."""
 
 
