@@ -42,10 +42,7 @@ class RealConnection:
     __slots__ = ("_closed", "_fd", "_socket", "local", "peer", "small_bytes")
 
     def __init__(self, sock: socket.socket) -> None:
-        sock.setblocking(False)
-        if sock.family in (socket.AF_INET, socket.AF_INET6):
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        _prepare(sock)
         self._socket = sock
         self._fd = sock.fileno()
         self._closed = False
@@ -86,9 +83,9 @@ class RealConnection:
         """Puts one end of a new pair of sockets in the place of its own, under the same number;
         gives the old one, with all that it has yet to be read, and the pair's other end.  No task
         and no poller may wait for it at that moment."""
-        ours, theirs = socket.socketpair()
+        ours, theirs = _pair()
         with ours, theirs:
-            ours.setblocking(False)
+            _prepare(ours)
             old = os.dup(self._fd_or_closed())
             os.dup2(ours.fileno(), self._fd, inheritable=False)
             return old, theirs.detach()
@@ -258,6 +255,24 @@ async def _connect(family: int, address: tuple[str, int]) -> RealConnection:
         notify_closing(sock)
         sock.close()
         raise
+
+
+def _prepare(sock: socket.socket) -> None:
+    sock.setblocking(False)
+    if sock.family in (socket.AF_INET, socket.AF_INET6):
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+
+
+def _pair() -> tuple[socket.socket, socket.socket]:
+    """Two connected sockets of TCP, so that each end sees of the other what it sees of a client."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        theirs = socket.create_connection(listening.getsockname())
+        while True:
+            ours, address = listening.accept()
+            if address == theirs.getsockname():
+                return ours, theirs
+            ours.close()  # a stranger's
 
 
 def _address(address: object) -> tuple[str, int]:
