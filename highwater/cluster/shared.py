@@ -6,6 +6,7 @@ import json
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -208,8 +209,10 @@ class LocalCluster(ABC):
             if self._lends_to(number):
                 door = self.folder / broker(number) / "link-door"
                 door.parent.mkdir(parents=True, exist_ok=True)
-                self._lenders[broker(number)] = lender = Lender(door, lent)
-                await nursery.start(lender.serve)
+                lender = Lender(door, lent)
+                with suppress(OSError):  # a file system without sockets: the proxies keep theirs
+                    await nursery.start(lender.serve)
+                    self._lenders[broker(number)] = lender
 
     def _lends_to(self, number: int) -> bool:
         """Whether a broker has the ports of its proxies until a fault needs these."""

@@ -43,18 +43,21 @@ class Lender:
         """Whether the loan at `_door` is."""
 
     async def serve(self, *, task_status: trio.TaskStatus[None]) -> None:
-        """Lends to one broker's process after the other."""
+        """Lends to one process of the broker after the other; raises OSError without a door."""
         with trio.socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listening:
             self.path.unlink(missing_ok=True)
             with short_path(str(self.path)) as name:
                 await listening.bind(name)
             listening.listen()
             task_status.started()
-            while True:
-                door, _ = await listening.accept()
-                with door:
-                    if not self._recalled:
-                        await self._lend(door)
+            try:
+                while True:
+                    door, _ = await listening.accept()
+                    with door:
+                        if not self._recalled:
+                            await self._lend(door)
+            finally:
+                self.path.unlink(missing_ok=True)
 
     async def _lend(self, door: trio.socket.SocketType) -> None:
         self._door, self._over = door, trio.Event()

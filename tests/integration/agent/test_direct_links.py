@@ -95,6 +95,19 @@ def agent(tmp_path: Path) -> Iterator[AgentProcess]:
         yield started
 
 
+def test_where_there_can_be_no_door_links_are_proxied_from_the_start(tmp_path: Path) -> None:
+    (tmp_path / "cluster" / "broker-1" / "link-door").mkdir(parents=True)
+    settings = {"folder": str(tmp_path / "cluster"), "brokers": 1}
+    with AgentProcess.start(settings) as agent:
+        Control(agent.control).create_topic("orders", partitions=1)
+        traffic = Traffic(agent.bootstrap, "orders")
+        try:
+            traffic.flows()
+            assert clients_at(agent) >= 2
+        finally:
+            traffic.end()
+
+
 def clients_at(agent: AgentProcess) -> int:
     """How many connections of clients the agent carries."""
     ports = {int(entry.rpartition(":")[2]) for entry in agent.bootstrap.split(",")}
