@@ -20,7 +20,8 @@ class Acceptor:
         """Accepts until it is cancelled; connections live on in `nursery`."""
         try:
             while True:
-                await self._here.wait()
+                while not self._here.is_set():
+                    await self._here.wait()
                 # what serves them closes them, so it gets copies
                 copies = [trio.SocketListener(one.socket.dup()) for one in self.listeners]
                 with trio.CancelScope() as self._accepting:

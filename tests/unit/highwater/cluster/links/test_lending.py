@@ -17,6 +17,7 @@ from trio.testing import wait_all_tasks_blocked
 from highwater.broker.context import Context, Delayed, Reply
 from highwater.broker.network.handler_pool import HandlerEntry
 from highwater.broker.request.response import FileSlice, NoResponse, Response
+from highwater.cluster.links.acceptor import Acceptor
 from highwater.cluster.links.frames import LOOK
 from highwater.cluster.links.lending import Lender
 from highwater.cluster.links.link_rules import CLIENTS, Action, Links, Rule, Side
@@ -75,6 +76,29 @@ async def until(condition: Callable[[], object]) -> None:
     with trio.fail_after(5):
         while not condition():
             await wait_all_tasks_blocked(0.001)
+
+
+async def test_what_is_lent_at_once_is_not_accepted() -> None:
+    accepted: list[trio.SocketStream] = []
+
+    async def take(stream: trio.SocketStream) -> None:
+        accepted.append(stream)
+
+    for steps in range(5):
+        acceptor = Acceptor(await trio.open_tcp_listeners(0, host="127.0.0.1"))
+        address = acceptor.listeners[0].socket.getsockname()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(acceptor.run, take, nursery)
+            for _ in range(steps):
+                await trio.lowlevel.checkpoint()
+            acceptor.lend()
+            async with await trio.open_tcp_stream(*address):
+                await wait_all_tasks_blocked()
+                assert not accepted, steps
+                acceptor.take_back()
+                await until(lambda: accepted)
+            accepted.clear()
+            nursery.cancel_scope.cancel()
 
 
 async def test_nothing_passes_the_proxy_until_links_are_touched(tmp_path: Path) -> None:
