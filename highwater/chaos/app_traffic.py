@@ -72,6 +72,7 @@ class Feeder:
             del producer
             with trio.CancelScope(shield=True):
                 await self._end(phase, SOON_S, destroy, last)
+            _left_behind.extend(last)
             self.unknown = self.sent - len(self.acknowledged)
 
     async def _drain(self, producer: Any) -> None:
@@ -106,6 +107,10 @@ class Feeder:
             self.sent += 1
         except BufferError:  # the cluster is away: later
             producer.poll(0)
+
+
+_left_behind: list[Any] = []
+"""Producers for whose end no thread began in time: on the loop it would hold up all."""
 
 
 def destroy(last: list[Any]) -> None:

@@ -226,6 +226,26 @@ async def test_what_nothing_is_told_of_is_waited_for_within_a_limit(does: dict[s
     assert feeder.unknown == feeder.sent >= 3
 
 
+async def test_a_producer_does_not_end_on_the_loop_where_no_thread_has_begun(
+    does: dict[str, Any], forever: Any
+) -> None:
+    """Beside a busy core the thread that was to end it began after the limit."""
+    does["__del__"] = forever
+    feeder = Feeder("127.0.0.1:1", "orders", "r1", ["id"])
+    threads = trio.to_thread.current_default_thread_limiter()
+    held = []
+    while threads.available_tokens:
+        held.append(object())
+        threads.acquire_on_behalf_of_nowait(held[-1])
+    try:
+        with trio.fail_after(PATIENT_S):
+            await fed(feeder)
+    finally:
+        for one in held:
+            threads.release_on_behalf_of(one)
+    assert feeder.left == ["feeding orders: destroy has not returned within 0.1 s"]
+
+
 async def test_a_feeder_that_cannot_end_is_left_behind(does: dict[str, Any], forever: Any) -> None:
     does["__del__"] = forever
     feeder = Feeder("127.0.0.1:1", "orders", "r1", ["id"])
