@@ -2,7 +2,7 @@
 
 Topics come in the order of their names, and the answer ends after as many partitions as the client
 or this broker allows; its cursor says where the next request begins.  No topics named means all of
-them.  There are no eligible leader replicas here: both lists are null.
+them; where some are, the cursor's is among them.  There are no eligible leader replicas here.
 
 Source: kafka.server.handlers.DescribeTopicPartitionsRequestHandler.
 """
@@ -14,6 +14,7 @@ from typing import Any
 from uuid import UUID
 
 from highwater.broker.context import Access, Api, Context, Reply
+from highwater.broker.metadata.metadata_encoding import NOT_ASKED
 from highwater.broker.metadata.partition_metadata import PartitionMetadata
 from highwater.broker.request.response import Response
 from highwater.kafka.errors import ApiError, ErrorCode
@@ -41,6 +42,9 @@ def handle(ctx: Context, request: Any) -> Reply:
         raise ApiError(ErrorCode.INVALID_REQUEST, "the cursor's partition is below 0")
     names = dict.fromkeys([topic.name for topic in request.topics] or cache.topics())
     wanted = sorted(n for n in names if cursor is None or n >= cursor.topic_name)
+    if cursor is not None and request.topics and cursor.topic_name not in names:
+        detail = f"the cursor's topic {cursor.topic_name!r} is not one of those asked for"
+        raise ApiError(ErrorCode.INVALID_REQUEST, detail)
     allowed = [name for name in wanted if ctx.allows(Operation.DESCRIBE, ResourceType.TOPIC, name)]
     left = max(min(MOST, request.response_partition_limit), 1)
     topics, next_cursor = [], None
@@ -64,9 +68,12 @@ def handle(ctx: Context, request: Any) -> Reply:
 
 def _described(ctx: Context, name: str, partitions: Iterable[int]) -> Any:
     cache = ctx.services.metadata
+    operations = sum(1 << o for o in ctx.operations(ResourceType.TOPIC, name))
     if not cache.has_topic(name):
-        unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        return _topic(name, unknown if is_valid_name(name) else ErrorCode.INVALID_TOPIC_EXCEPTION)
+        code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if not is_valid_name(name):
+            code = ErrorCode.INVALID_TOPIC_EXCEPTION
+        return _topic(name, code, operations)
     known = cache.partitions_of(name)
     return _Topic(
         error_code=0,
@@ -74,7 +81,7 @@ def _described(ctx: Context, name: str, partitions: Iterable[int]) -> Any:
         topic_id=UUID(bytes=cache.topic_id(name)),
         is_internal=name in INTERNAL_TOPICS,
         partitions=[_partition(ctx, p, known[p]) for p in partitions],
-        topic_authorized_operations=sum(1 << o for o in ctx.operations(ResourceType.TOPIC, name)),
+        topic_authorized_operations=operations,
     )
 
 
@@ -92,14 +99,16 @@ def _partition(ctx: Context, index: int, state: PartitionMetadata) -> Any:
         leader_epoch=state.leader_epoch,
         replica_nodes=state.replicas,
         isr_nodes=state.isr,
-        eligible_leader_replicas=None,
-        last_known_elr=None,
+        eligible_leader_replicas=[],
+        last_known_elr=[],
         offline_replicas=state.offline,
     )
 
 
-def _topic(name: str, code: ErrorCode) -> Any:
-    return _Topic(error_code=int(code), name=name, partitions=[])
+def _topic(name: str, code: ErrorCode, operations: int = NOT_ASKED) -> Any:
+    return _Topic(
+        error_code=int(code), name=name, partitions=[], topic_authorized_operations=operations
+    )
 
 
 def error_response(ctx: Context, request: Any, code: ErrorCode) -> Response:

@@ -116,9 +116,11 @@ async def _feed_in_turns(feed: Feed) -> Reply:
 def _refused(
     ctx: Context, request: FetchRequest, code: ErrorCode, of_request: ErrorCode | None = None
 ) -> Response:
-    """The same error for each partition, and for the request, as Kafka gives it."""
-    refused = [_failed(p, code) for p in request.partitions]
+    """The same error for each partition, and for the request, as Kafka gives it: for the request
+    alone where topics are named by ids."""
     of_request = code if of_request is None else of_request
+    each = () if request.by_id and of_request else request.partitions
+    refused = [_failed(p, code) for p in each]
     parts = response_parts(ctx.version, int(of_request), 0, refused)
     return Response(parts=parts, error_names=(code.name,))
 

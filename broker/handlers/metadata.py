@@ -116,23 +116,23 @@ class FirstNewsWait(DelayedOperation):
 
 
 def _asked_for(ctx: Context, request: Any) -> tuple[tuple[str, ...] | None, list[bytes]]:
-    """The names asked for, each once (None: all topics), and the topic ids."""
+    """The names asked for (None: all topics), and the topic ids, each once."""
     topics = request.topics
     if topics is None or (ctx.version == 0 and not topics):
         return None, []
-    ids: list[bytes] = []
+    ids: dict[bytes, None] = {}
     names: dict[str, None] = {}
     for topic in topics:
         topic_id = topic.topic_id.bytes if topic.topic_id is not None else NO_ID
         if ctx.version < FIRST_WITH_IDS and (topic.name is None or topic_id != NO_ID):
             raise ApiError(ErrorCode.INVALID_REQUEST, "topics are named by name before v12")
         if topic_id != NO_ID:
-            ids.append(topic_id)
+            ids[topic_id] = None
         elif topic.name is None:
             raise ApiError(ErrorCode.INVALID_REQUEST, "a topic has neither name nor id")
         else:
             names[topic.name] = None
-    return (() if ids else tuple(names)), ids
+    return (() if ids else tuple(names)), list(ids)
 
 
 def _creates(ctx: Context, request: Any) -> bool:

@@ -1,4 +1,4 @@
-"""The deliberate differences from Apache Kafka: differences.toml, and docs/differences.md from it.
+"""The deliberate differences from Apache Kafka: two files, and docs/differences.md from them.
 
 python -m tests.integration.oracle.differences > docs/differences.md
 """
@@ -17,6 +17,8 @@ from tests.integration.oracle.asking import Difference, Offered
 from tests.integration.oracle.bodies import request
 
 FILE = Path(__file__).parent / "differences.toml"
+BY_ID = FILE.with_name("differences_by_id.toml")
+"""Beside Apache Kafka 4.2, where topics are named by their ids."""
 VERSIONS = "versions"
 
 
@@ -44,8 +46,8 @@ class Entry:
         return all(re.fullmatch(pattern, text, re.DOTALL) for pattern, text in pairs)
 
 
-def load() -> list[Entry]:
-    return [Entry(**raw) for raw in tomllib.loads(FILE.read_text())["difference"]]
+def load(file: Path = FILE) -> list[Entry]:
+    return [Entry(**raw) for raw in tomllib.loads(file.read_text())["difference"]]
 
 
 def api_versions() -> Any:
@@ -74,12 +76,28 @@ folders, and the words of error messages.
 """
 
 
+HEAD_BY_ID = """
+## Where topics are named by their ids
+
+Apache Kafka 3.9 in ZooKeeper mode gives no ids beside inter.broker.protocol.version 2.6.  So what
+names topics by their ids, and the versions that came later, are compared with Apache Kafka 4.2 in
+KRaft mode (tests/integration/oracle/test_topics_by_id.py).
+
+| API | what | why |
+|---|---|---|
+"""
+
+
 def render() -> str:
+    return HEAD + _rows(load()) + HEAD_BY_ID + _rows(load(BY_ID))
+
+
+def _rows(entries: list[Entry]) -> str:
     rows = []
-    for entry in load():
+    for entry in entries:
         api = "all" if entry.api == ".*" else entry.api.replace("|", ", ").replace(".*", "…")
         rows.append(f"| {api} | {entry.what} | {entry.reason} |\n")
-    return HEAD + "".join(rows)
+    return "".join(rows)
 
 
 if __name__ == "__main__":

@@ -204,6 +204,7 @@ async def test_topics_are_described_a_part_at_a_time(b: Any) -> None:
     assert await asked(limit=3) == ([("a", [0, 1, 2])], ("b", 0))
     assert await asked("c", "a", limit=0) == ([("a", [0])], ("a", 1))
     assert await asked(cursor=("bb", 5)) == ([("c", [0])], None)
+    assert await asked("c", cursor=("b", 0)) == ([("c", [])], None), "INVALID_REQUEST"
     request = cls(topics=[cls.TopicRequest(name=n) for n in ("b", "no", "?")], cursor=None)
     found = (await b.ask(describe_topic_partitions, 0, request)).topics
     assert [(t.name, ErrorCode(t.error_code).name, t.topic_id) for t in found] == [
@@ -213,7 +214,7 @@ async def test_topics_are_described_a_part_at_a_time(b: Any) -> None:
     ]
     first, second = found[1].partitions
     assert (first.leader_id, first.replica_nodes, first.eligible_leader_replicas) == (
-        1, [1, 2, 3], None,
+        1, [1, 2, 3], [],
     )  # fmt: skip
     assert (second.leader_id, second.error_code) == (-1, ErrorCode.LEADER_NOT_AVAILABLE)
     refused = cls(topics=[], cursor=cls.Cursor(topic_name="a", partition_index=-1))

@@ -28,11 +28,11 @@ class StandIn:
     begun: ClassVar[set[str]] = set()
 
     def __init__(self, settings: dict[str, Any]) -> None:
-        pass
+        self._does = self.does  # the garbage of a test must not do what the next one says
 
     def _call(self, name: str) -> Any:
         self.begun.add(name)
-        return self.does.get(name, lambda: None)()
+        return self._does.get(name, lambda: None)()
 
     def assign(self, places: object) -> None:
         self._call("assign")
