@@ -319,8 +319,12 @@ class Group:
 
 
 def _member(known: dict[str, Member], stored: StoredMember, protocol: str | None) -> Member:
+    """The member as it is known, which may speak more protocols than the stored one.  While a log
+    is read it is known by an earlier generation, which may have had another protocol."""
     member = known.get(stored.member_id)
-    if member is None:
+    if member is None or (
+        member.metadata(protocol), member.rebalance_timeout_ms, member.session_timeout_ms,
+    ) != (stored.subscription, stored.rebalance_timeout_ms, stored.session_timeout_ms):  # fmt: skip
         member = Member(
             stored.member_id,
             stored.instance_id,

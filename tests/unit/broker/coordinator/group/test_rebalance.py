@@ -86,6 +86,30 @@ def test_what_is_stored_makes_the_same_group(table: Any) -> None:
     ]
 
 
+def test_a_group_whose_protocol_has_changed_is_loaded_with_the_new_one(table: Any) -> None:
+    both = (("range", b"by range"), ("sticky", b"by sticky"))
+    table.join("a", protocols=both)
+    table.begin()
+    first = table.answers["a"].member_id
+    table.sync("s", first, 1, **{first: b"all"})
+    table.committed()
+    table.join("b", protocols=(("sticky", b"new"),))
+    table.join("again", first, protocols=both, session_timeout_ms=7)
+    second = table.answers["b"].member_id
+    table.sync("s2", second, 2)
+    table.sync("s1", first, 2, **{first: b"1", second: b"2"})
+    table.committed()
+    assert table.group.protocol == "sticky"
+    assert table.group.members[first].protocols == both, "it still speaks the other one, too"
+    loaded = Group("g")
+    for at, record in enumerate(table.log):
+        loaded.replay(record, at)
+    assert loaded.candidates() == ["sticky"]
+    assert loaded.supports("consumer", both), "its members may join again"
+    assert loaded.members[first].metadata("sticky") == b"by sticky"
+    assert loaded.members[first].session_timeout_ms == 7
+
+
 def test_a_newcomer_is_asked_to_come_again(table: Any) -> None:
     first = table.join("a", needs_known_id=True)
     assert first.error is ErrorCode.MEMBER_ID_REQUIRED
