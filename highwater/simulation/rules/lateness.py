@@ -10,11 +10,13 @@ excuses a wait, so each kind has a bound:
   them;
 * a state in ZooKeeper, until every broker's metadata has it;
 * the decision on a transaction, until all of its markers are written;
+* a member's first JoinGroup, until it has its assignment, where all members of its group are there;
 * and no ISR shrinks.
 
-What may take its time: a long poll without news, a JoinGroup or SyncGroup (a rebalance waits for
-its members), a session or transaction whose owner is gone, and whatever a partition waits for whose
-leader or replicas have changed within OF_PARTITION_S.
+What may take its time: a long poll without news, a single JoinGroup or SyncGroup (a rebalance waits
+for members that are silent, until their session is over), a session or transaction whose owner is
+gone, and whatever a partition waits for whose leader or replicas have changed within
+OF_PARTITION_S.
 
 A part of the seeds (`calm` in `seed_run`) goes on for a while when the faults are over, so that
 there is such a time.  The longest wait of each kind is kept in `longest`.
@@ -30,6 +32,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 import trio
 
 from highwater.broker.coordinator.transaction.records import State
+from highwater.kafka.topic_names import GROUP_METADATA_TOPIC as GROUPS
 
 if TYPE_CHECKING:
     from highwater.broker.server import Broker
@@ -41,7 +44,7 @@ if TYPE_CHECKING:
 GRACE_S = 8.0
 """Longer than sessions, and requests between brokers, take to give up."""
 OF_PARTITION_S = 1.5
-REQUEST_S, NEWS_S, FOLLOWS_S, KNOWN_S, MARKERS_S = 0.8, 0.1, 1.0, 3.0, 2.0
+REQUEST_S, NEWS_S, FOLLOWS_S, KNOWN_S, MARKERS_S, SEATED_S = 0.8, 0.1, 1.0, 3.0, 2.0, 1.5
 """The bounds, in the order of the module's docstring."""
 SLOWEST = 200_000
 """Bytes a second that a connection with a small window takes at least."""
@@ -85,6 +88,10 @@ class Lateness:
         self.examined: Counter[str] = Counter()
         self._views: dict[TopicPartition, deque[_Seen]] = {}
         self._deciding: dict[tuple[int, str], tuple[object, float]] = {}
+        self._joining: dict[tuple[str, str], float] = {}
+        """By group and member: since when it has asked for an assignment."""
+        self._silent: dict[str, float] = {}
+        """By group: until when its members may have to wait for one that says nothing."""
 
     # -- when all is well -----------------------------------------------------------------------
 
@@ -155,6 +162,28 @@ class Lateness:
         first = bisect_right(marks, offset, key=lambda mark: mark[0])
         return marks[first][1] if first < len(marks) else None
 
+    def silent(self, group: str, seconds: float) -> None:
+        """A member says nothing for so long, or is out of its group after that."""
+        self._silent[group] = max(self._silent.get(group, 0.0), self._book.now() + seconds)
+
+    def joins(self, group: str, who: str) -> None:
+        """A member asks for an assignment, or asks again as it was told to."""
+        self._joining.setdefault((group, who), self._book.now())
+
+    def seated(self, group: str, who: str) -> None:
+        """It has its assignment."""
+        self._waited_to_sit(group, who, self._joining.pop((group, who)))
+
+    def _waited_to_sit(self, group: str, who: str, began: float) -> None:
+        """Counted from when all was well, and all of the group could be heard."""
+        moved = [t.changed for tp, t in self._book.partitions.items() if tp.topic == GROUPS]
+        excused = [self._disturbed + GRACE_S, self._silent.get(group, 0.0)]
+        since = max([began, *excused, *(at + OF_PARTITION_S for at in moved)])
+        now = self._book.now()
+        if since < now and self.well_since(now):
+            what = f"{who} waited to be assigned partitions in {group}"
+            self._took("an assignment", now - since, SEATED_S, what)
+
     def shrunk(self, tp: TopicPartition, who: str) -> None:
         """An ISR has lost a member; its former state is still the partition's."""
         now = self._book.now()
@@ -196,6 +225,12 @@ class Lateness:
         for number, broker in brokers.items():
             self._knows(number, broker, now)
             self._decided(number, broker, now)
+        self.look_at_groups()
+
+    def look_at_groups(self) -> None:
+        """Looks at the members that wait for their assignment."""
+        for (group, who), began in self._joining.items():
+            self._waited_to_sit(group, who, began)
 
     def _followed(self, tp: TopicPartition, then: _Seen, now: _Seen, brokers: Brokers) -> None:
         self.examined["a follower"] += 1

@@ -200,10 +200,12 @@ RULES = (
         "of this and no controller has changed for 8 s) no ISR shrinks, and whatever waits ends in "
         "time: a client's request within 0.8 s, a Produce and a Fetch within 0.1 s of the commit "
         "that they wait for; within 1 s what was appended is committed, and followers have the "
-        "high watermark and log start that their leader had; within 2 s a decided transaction has "
-        "its markers; within 3 s each broker knows a partition's state. A long poll without news, "
-        "JoinGroup and SyncGroup may wait, and so may what concerns a partition whose leader or "
-        "replicas have changed within 1.5 s.",
+        "high watermark and log start that their leader had; within 1.5 s a member of a group has "
+        "its assignment, from its first JoinGroup on or from when all members can be heard; within "
+        "2 s a decided transaction has its markers; within 3 s each broker knows a partition's "
+        "state. A long poll without news may wait, a JoinGroup and a SyncGroup for members that "
+        "say nothing, and so may what concerns a partition whose leader or replicas have changed "
+        "within 1.5 s.",
         "none of Kafka's: a time-out is no answer where nothing is wrong",
         "the harness's clock, its clients, ZooKeeper's tree, and each leader's memory a moment "
         "ago; nobody is asked",

@@ -440,11 +440,21 @@ class Member:
             await self._leave(seat)
             self.member_id = ""
         elif choice < 0.5:
-            self.member_id = ""  # a crash: its session has to end
+            self._silent(inf)  # a crash: its session has to end
+            self.member_id = ""
         elif choice < 0.7:
-            await self.client.sleep(random.uniform(1.5, 4.0))
+            await self._sleep(random.uniform(1.5, 4.0))
             for partition in seat.partitions:
                 await self._commit(seat, partition, positions)
+
+    def _silent(self, seconds: float) -> None:
+        """Others may have to wait for it, as long as its session lasts."""
+        session_s = self.client.session_ms / 1000
+        self.all.rules.lateness.silent(self.all.name, min(seconds, session_s))
+
+    async def _sleep(self, seconds: float) -> None:
+        self._silent(seconds)
+        await self.client.sleep(seconds)
 
     async def _leave(self, seat: Seat) -> None:
         try:
@@ -456,9 +466,10 @@ class Member:
             raise
 
     async def _sit(self) -> Seat:
-        client = self.client
+        client, waits = self.client, self.all.rules.lateness
         self.since = self.all.now()
         generation, members = -1, list[str]()
+        waits.joins(self.all.name, client.name)
         while generation < 0:
             self.member_id, generation, members = await client.join(self.member_id)
         seat = Seat(self.member_id, generation, ())
@@ -467,6 +478,7 @@ class Member:
         for partition in range(PARTITIONS if members else 0):
             assigned[members[partition % len(members)]].append(partition)
         seat = await client.sync(seat, assigned)
+        waits.seated(self.all.name, client.name)
         self.all.seated(seat, self.since, client.instance or "")
         self.led = seat if members and client.instance is None else None
         self.led_since = self.since

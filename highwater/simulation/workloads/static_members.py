@@ -181,13 +181,13 @@ class _Instance(Member):
         choice = random.random()
         if choice < 0.6:  # a new process
             self.replaced, self.member_id = seat, ""
-            await client.sleep(random.uniform(0.0, 1.0) if choice < 0.45 else 3.5)
+            await self._sleep(random.uniform(0.0, 1.0) if choice < 0.45 else 3.5)
             if choice < 0.1:
                 client.prefers = random.choice((PROTOCOLS, PROTOCOLS[::-1]))
         elif choice < 0.7:
             await client.leave("")
             self.member_id = ""
         elif choice < 0.8:
-            await client.sleep(random.uniform(1.5, 5.0))
+            await self._sleep(random.uniform(1.5, 5.0))
             for partition in seat.partitions:
                 await self._commit(seat, partition, positions)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from highwater.kafka import znodes
+from highwater.kafka.topic_names import GROUP_METADATA_TOPIC
 from highwater.kafka.types import (
     BrokerId,
     ControllerEpoch,
@@ -14,9 +15,15 @@ from highwater.kafka.types import (
 )
 from highwater.simulation.last_events import Trace
 from highwater.simulation.rules.findings import Book
-from highwater.simulation.rules.lateness import GRACE_S, NEWS_S, OF_PARTITION_S, REQUEST_S
+from highwater.simulation.rules.lateness import (
+    GRACE_S,
+    NEWS_S,
+    OF_PARTITION_S,
+    REQUEST_S,
+    SEATED_S,
+)
 
-TP = TopicPartition("t", 0)
+TP, OF_GROUPS = TopicPartition("t", 0), TopicPartition(GROUP_METADATA_TOPIC, 0)
 FETCH, JOIN_GROUP = 1, 11
 
 
@@ -38,6 +45,13 @@ class Run:
         self.truth.state = znodes.PartitionState(
             ControllerEpoch(1), BrokerId(1), LeaderEpoch(0), isr, ZkVersion(0)
         )
+
+    def sits(self, waited: float) -> list[str]:
+        """A member joins now, and has its assignment so much later."""
+        self.late.joins("g", "m")
+        self.now += waited
+        self.late.seated("g", "m")
+        return self.found
 
     def request(self, took: float, api: int = FETCH, client: str = "c") -> list[str]:
         began = self.now
@@ -95,6 +109,51 @@ def test_an_answer_follows_the_commit(run: Run, waited: float, rules: list[str])
     run.truth.changed = began - OF_PARTITION_S + 0.01
     run.late.answered("a Produce", "c", {TP: 6}, began)
     assert run.found == [], "nor where the leader has just changed"
+
+
+def test_a_member_is_assigned_partitions_in_time(run: Run) -> None:
+    run.now += 1
+    assert run.sits(SEATED_S - 0.01) == []
+    assert run.late.longest == {"an assignment": pytest.approx(SEATED_S - 0.01)}
+    assert run.sits(SEATED_S + 0.01) == ["L6"]
+
+
+def test_it_waits_from_its_first_attempt(run: Run) -> None:
+    run.now += 1
+    run.late.joins("g", "m")
+    run.now += SEATED_S
+    assert run.sits(0.01) == ["L6"], "it was told to join again"
+    assert run.sits(SEATED_S - 0.01) == ["L6"], "and its next wait begins anew"
+
+
+def test_a_member_that_nobody_assigns_anything_is_seen_waiting(run: Run) -> None:
+    run.now += 1
+    run.late.joins("g", "m")
+    for waited, rules in ((SEATED_S - 0.01, []), (0.02, ["L6"])):
+        run.now += waited
+        run.late.look_at_groups()
+        assert run.found == rules
+
+
+@pytest.mark.parametrize("which", ["fault", "silent", "moved"])
+def test_a_member_waits_for_what_its_group_waits_for(run: Run, which: str) -> None:
+    def excused() -> float:
+        """Something begins that its group may wait for; until when."""
+        if which == "fault":
+            run.late.disturb()
+            return GRACE_S
+        if which == "silent":
+            run.late.silent("g", 2.0)
+            run.late.silent("g", 1.0)
+            run.late.silent("another", 9.0)
+            return 2.0
+        truth = run.book.begin(OF_GROUPS)
+        truth.assigned, truth.state, truth.changed = (1, 2, 3), run.truth.state, run.now
+        return OF_PARTITION_S
+
+    run.now += 1
+    assert run.sits(excused() + SEATED_S - 0.01) == []
+    assert run.sits(excused() + SEATED_S + 0.01) == ["L6"]
 
 
 def test_an_isr_does_not_shrink(run: Run) -> None:
