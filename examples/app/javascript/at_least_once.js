@@ -16,13 +16,20 @@ async function main() {
   })
   await orders.run({
     autoCommit: false,
-    eachBatch: async ({ batch }) => {
-      // one by one: kafkajs 2.2.4 loses records of a send to several brokers when a leader changes (tulios/kafkajs#1005)
+    eachBatch: async ({ batch, heartbeat, commitOffsetsIfNecessary }) => {
+      const byKey = new Map()
       for (const { key, value } of batch.messages) {
-        await invoices.send({ topic: HIGHWATER_OUTPUT, messages: [{ key, value }] }) // acks=all
+        if (!byKey.has(`${key}`)) byKey.set(`${key}`, [])
+        byKey.get(`${key}`).push({ key, value })
       }
-      const offset = String(BigInt(batch.lastOffset()) + 1n)
-      await orders.commitOffsets([{ topic: batch.topic, partition: batch.partition, offset }])
+      // key by key: kafkajs 2.2.4 loses records of a send to several brokers when a leader changes (tulios/kafkajs#1005)
+      for (const messages of byKey.values()) {
+        await invoices.send({ topic: HIGHWATER_OUTPUT, messages }) // acks=all
+        await heartbeat() // throws when the group rebalances: else the others wait for this member until its batches end
+      }
+      const partitions = [{ partition: batch.partition, offset: String(BigInt(batch.lastOffset()) + 1n) }]
+      // once: orders.commitOffsets would ask a coordinator that has moved again and again, for ten seconds
+      await commitOffsetsIfNecessary({ topics: [{ topic: batch.topic, partitions }] })
     },
   })
 }
