@@ -166,7 +166,7 @@ class _Run:
                 part.resting = True
             healed = await self._whole(cluster, WHOLE_S)
             if self._faults is not None and self._options.joints:
-                for joint in last_joints(cluster.kernel.random("last joints")):
+                for joint in last_joints(cluster.kernel.random):
                     if healed:
                         await self._faults.run([joint])
                         healed = await self._whole(cluster, WHOLE_S)

@@ -27,7 +27,7 @@ from highwater.simulation.faults.joint_acts import (
 )
 from highwater.simulation.faults.joint_players import Joints
 from highwater.simulation.faults.joint_writer import Writers
-from highwater.simulation.faults.joints import JOINTS, KINDS
+from highwater.simulation.faults.joints import JOINTS, KINDS, LAST
 from highwater.simulation.faults.staged_faults import Fault, NothingToBreak, StagedFaults
 from highwater.simulation.options import Options
 from highwater.simulation.scenarios.script import TP, Scenario, Stage, play
@@ -128,6 +128,25 @@ def test_a_joint_of_markers_plays_to_its_end(name: str) -> None:
         if name.startswith("a marker over") and "next transaction" in name:
             refused = f"{TOPIC}-[01]: a marker for producer .* came from coordinator epoch"
             stage.in_order("faults .*UntilDelivered", refused)
+        await stage.whole()
+        before = transactions.count["txn committed"]
+        await stage.until(lambda: transactions.count["txn committed"] > before + 2, "they go on")
+
+    played(name, course)
+
+
+def test_a_leader_that_is_back_is_asked_for_markers_before_it_is_told_that_it_leads() -> None:
+    (name,) = (name for name, joint in LAST.items() if joint.topic == TRANSACTIONS)
+
+    def unknown(stage: Stage) -> bool:
+        running = [node.services for node in stage.cluster.nodes.values() if node.services]
+        answered = [services.metrics.by_name()["WriteTxnMarkers"] for services in running]
+        return any("UNKNOWN_TOPIC_OR_PARTITION" in counted.errors for counted in answered)
+
+    async def course(stage: Stage) -> None:
+        transactions, writers = await at_work(stage)
+        await to_its_end(stage, name, writers)
+        assert unknown(stage)
         await stage.whole()
         before = transactions.count["txn committed"]
         await stage.until(lambda: transactions.count["txn committed"] > before + 2, "they go on")

@@ -139,6 +139,10 @@ class Depose:
     """The controller's znode is deleted."""
 
 
+class DeposeOnly(OfOne):
+    """The controller's znode is deleted for as long as this broker is the controller."""
+
+
 @dataclass(frozen=True, slots=True)
 class Pass:
     """Time passes."""
@@ -185,7 +189,8 @@ class Cancel:
 Act = (
     HoldNext | UntilHeld | UntilDelivered | LoseAnswer | CutAfterWrite | DeposeAtWrite
     | UntilWritten | Prefer | Elect | Kill | Start | Stop | UntilDown | LosePower | Freeze | Thaw
-    | CutFromZooKeeper | Heal | Depose | Pass | Write | End | Trim | Grow | Move | Cancel
+    | CutFromZooKeeper | Heal | Depose | DeposeOnly | Pass | Write | End | Trim | Grow | Move
+    | Cancel
 )  # fmt: skip
 
 

@@ -26,6 +26,7 @@ from highwater.simulation.faults.joint_acts import (
     CutFromZooKeeper,
     Depose,
     DeposeAtWrite,
+    DeposeOnly,
     Elect,
     End,
     Freeze,
@@ -204,6 +205,8 @@ class Joints:
                 await trio.sleep(time.draw(self._random, cluster))
             case Depose():
                 self._depose()
+            case DeposeOnly(who):
+                await self._depose_only(self._who(scene, who))
             case Heal():
                 self._heal(scene)
             case UntilDown(who):
@@ -235,6 +238,15 @@ class Joints:
     def _depose(self) -> None:
         if self._cluster.controller() is not None:
             self._cluster.simulation.zookeeper.delete(znodes.CONTROLLER)
+
+    async def _depose_only(self, node: BrokerNode) -> None:
+        with trio.move_on_after(PATIENCE_S):
+            while (controller := self._cluster.controller()) in (None, node.id):
+                if controller is not None:
+                    self._depose()
+                await trio.sleep(0.1)
+            return
+        raise NothingToBreak(f"nobody but {node.name} becomes the controller")
 
     def _of_one(
         self, scene: _Scene, act: Kill | Start | Stop | LosePower | Freeze | Thaw | CutFromZooKeeper
