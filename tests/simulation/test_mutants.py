@@ -15,9 +15,6 @@ def test_every_mutant_fits_the_source(mutant: Mutant) -> None:
         compile(source, file, "exec")
 
 
-UNSEEN = {313}
-"""No seed finds them yet."""
-
 LONG = {
     38, 40, 83, 91, 97, 106, 108, 110, 112, 114, 115, 116, 117, 119, 120, 122, 132, 136, 137, 138,
     140, 141, 143, 151,
@@ -44,8 +41,7 @@ def test_the_mutant_is_found(mutant: Mutant) -> None:
 
 def test_the_page_has_a_row_for_each() -> None:
     rows, searched = pinned(), [m for m in all_mutants() if not m.equivalent and not m.scenario]
-    missing = {m.id for m in searched if m.what not in rows.keys() | by_units()}
-    assert missing == UNSEEN
+    assert not {m.id for m in searched if m.what not in rows.keys() | by_units()}
     first = next(mutant.what for mutant in searched if mutant.id == 1)
     assert rows[first] == Pinned(0, 1, rows[first].seconds)
     assert Pinned(1060, 6, 1.0).budget == "1055..1114"
@@ -58,5 +54,4 @@ def test_the_page_has_a_row_for_each() -> None:
 def test_its_row_holds(mutant: Mutant) -> None:
     """Within three times the seeds that it took."""
     row = play(mutant, pinned().get(mutant.what))
-    found = mutant.equivalent or row["rules"] or mutant.id in UNSEEN
-    assert found, f"{mutant.name} is lost: scripts/long mutants-pin"
+    assert mutant.equivalent or row["rules"], f"{mutant.name} is lost: scripts/long mutants-pin"

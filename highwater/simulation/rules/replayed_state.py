@@ -156,9 +156,17 @@ def _groups(broker: Broker, disk: SimDisk) -> Iterator[str]:
             yield f"holds the offsets {shard.held}, and {fresh.held} by the log ({number})"
         for name in sorted({*shard.groups, *fresh.groups}):
             mine, logged = (of.groups.get(name) or Group(name) for of in (shard, fresh))
-            for known, wanted in zip(_told(mine), _told(logged), strict=True):
-                if known != wanted and (mine.state in SETTLED or isinstance(known, dict)):
-                    yield f"has {known} of group {name}, and {wanted} in the log ({number})"
+            for wrong in unlike(mine, logged):
+                yield f"{wrong} ({number})"
+
+
+def unlike(mine: Group, logged: Group) -> Iterator[str]:
+    """What a group at rest has otherwise than its log."""
+    if mine.state is State.DEAD:
+        yield f"takes group {mine.group_id} for dead, and it is coordinated here"
+    for known, wanted in zip(_told(mine), _told(logged), strict=True):
+        if known != wanted and (mine.state in SETTLED or isinstance(known, dict)):
+            yield f"has {known} of group {mine.group_id}, and {wanted} in the log"
 
 
 def _told(group: Group) -> tuple[Any, ...]:

@@ -178,7 +178,7 @@ RULES = (
         "sessions than max.incremental.fetch.session.cache.slots; the high watermarks are "
         "written down, and the largest timestamp of every segment is known. Producers and open "
         "transactions, groups' offsets and the states of transactions are in memory as a replay of "
-        "their logs makes them. "
+        "their logs makes them, and no group is left dead. "
         "No deleted segment was closed before file.delete.delay.ms was over.",
         "none of Kafka's: what a healed cluster is for",
         "ZooKeeper's tree, the disks, a replay of the logs, each broker's memory beside its "

@@ -2,7 +2,8 @@
 
 A *folder* is such a group.  The clerk commits offsets to it, deletes some (OffsetDelete), deletes
 the whole group (DeleteGroups), and begins it again.  One call follows the other, and a folder is
-put away for ever when the outcome of a call is unknown: so what it holds is known exactly.
+given up when the outcome of a call is unknown: so what it holds is known exactly.  A trainee
+deletes folders that the clerk has put away, also while nothing can be written to them.
 
 * G4: an answer has what was acknowledged last, neither less nor what was taken back; and every
   folder has it still when all is whole again.
@@ -56,8 +57,11 @@ SIZE, TIME = "max.message.bytes", "retention.ms"
 UNCLEAN = "unclean.leader.election.enable"
 DEFAULTS = {SIZE: "1048588", TIME: "604800000", UNCLEAN: "false"}
 _UNCLEAN = {UNCLEAN: "true"}
-NOTHING_DONE = frozenset({"COORDINATOR_LOAD_IN_PROGRESS", "GROUP_ID_NOT_FOUND"})
-"""Errors of calls that certainly had no effect."""
+NOTHING_DONE = frozenset(
+    {"COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE", "GROUP_ID_NOT_FOUND"}
+)
+"""Errors of calls that certainly had no effect; the second one says that too few replicas are in
+sync to write anything."""
 
 
 class FilingClient(GroupClient):
@@ -147,7 +151,7 @@ class Filing(Part):
     """Its configurations of unknown outcome: they may come late."""
 
     def clients(self) -> Works:
-        return {"clerk": self.file, "registrar": self.govern}
+        return {"clerk": self.file, "registrar": self.govern, "trainee": self.clear}
 
     # -- folders --------------------------------------------------------------------------------
 
@@ -170,6 +174,31 @@ class Filing(Part):
             else:
                 self.count["filing: folders put away"] += 1
                 self.put.append(Put(client.group, held, since, self._moment(client)))
+
+    async def clear(self, client: FilingClient) -> None:
+        """Deletes folders that were put away, and looks at each, until cancelled."""
+        while True:
+            await client.pause(0.1, 0.5)
+            if not self.put:
+                continue
+            folder = client.random.choice(self.put)
+            self.put.remove(folder)
+            client.group, held, since = folder.name, dict(folder.held), self._moment(client)
+            try:
+                await client.delete_group()
+            except Failed as failed:
+                self.errors[failed.name] += 1
+                client.lose(COORDINATOR, client.group)
+                if failed.name not in NOTHING_DONE:
+                    continue
+                self.count["filing: folders not deleted"] += 1
+                since = folder.since
+            else:
+                held = dict.fromkeys(held, NONE)
+                self.count["filing: folders deleted"] += 1
+            until = self._moment(client)
+            await self._look(client, held, since, until)
+            self.put.append(Put(client.group, held, since, until))
 
     def _moment(self, client: FilingClient) -> Moment:
         return moment(self.rules, GROUPS, client.group)

@@ -7,12 +7,15 @@ from typing import Any, cast
 
 import pytest
 
+from highwater.broker.coordinator.group.group import Group, State
+from highwater.broker.coordinator.group.records import CommittedOffset, OffsetRecord
 from highwater.broker.log.producer_entry import Batch as Remembered
 from highwater.broker.log.producer_entry import ProducerEntry
+from highwater.kafka.types import TopicPartition
 from highwater.kafka.wire.record_codec import Record
 from highwater.kafka.wire.records import CONTROL, TRANSACTIONAL, build_batch
 from highwater.simulation.rules.mirror import Batch, parse
-from highwater.simulation.rules.replayed_state import Producer, differing, producers
+from highwater.simulation.rules.replayed_state import Producer, differing, producers, unlike
 
 STAMP = 1_700_000_000_000
 
@@ -122,3 +125,20 @@ def test_the_first_batch_of_an_open_transaction_may_be_cleaned_away(
 
 def test_an_expired_producer_may_be_forgotten() -> None:
     assert list(differing(a_log(), LOG, STAMP + 1000)) == []
+
+
+def test_a_group_at_rest_is_as_its_log_has_it() -> None:
+    logged, mine = Group("g"), Group("g")
+    record = OffsetRecord("g", TopicPartition("t", 0), CommittedOffset(7))
+    logged.replay(record, 0)
+    assert "CommittedOffset" in "".join(unlike(mine, logged))
+    mine.replay(record, 0)
+    assert not list(unlike(mine, logged))
+    mine.generation = 1
+    assert list(unlike(mine, logged)) == [
+        "has (1, None, None, None, []) of group g, and (0, None, None, None, []) in the log"
+    ]
+    mine.state = State.PREPARING_REBALANCE
+    assert not list(unlike(mine, logged)), "it is ahead of its log"
+    mine.state = State.DEAD
+    assert list(unlike(mine, logged)) == ["takes group g for dead, and it is coordinated here"]
