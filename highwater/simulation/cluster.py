@@ -210,7 +210,8 @@ class SimCluster:
         self.rules.lateness.disturb()
         node.wanted, node.in_order = True, False
         errors = node.host.disk.errors
-        excused = errors > node.errors_before or node.disturbed
+        unread = bool(node.host.disk.broken)  # nobody can look at its checkpoint
+        excused = errors > node.errors_before or node.disturbed or unread
         node.errors_before, node.disturbed = errors, False
         world = self.simulation.start(node.host)
         node.world, node.broker = world, None  # the former life's is no part of this one

@@ -148,6 +148,13 @@ def test_a_seed_with_groups_and_transactions_is_clean(seed: int) -> None:
     assert outcome.ok, str(outcome.violation)
 
 
+def test_a_broken_disk_shows_no_checkpoint() -> None:
+    """A false alarm (R11): a broker was killed before it met the error of its disk, and started
+    again while nobody could read what it had written there."""
+    outcome = simulate(82, Options(pace=0.3, groups=True, transactions=True, joints=True))
+    assert outcome.ok, str(outcome.violation)
+
+
 def test_two_partitions_whose_transactions_hang_as_expected(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
