@@ -155,6 +155,12 @@ def test_a_broken_disk_shows_no_checkpoint() -> None:
     assert outcome.ok, str(outcome.violation)
 
 
+def test_a_broker_that_stands_still_writes_no_checkpoint() -> None:
+    """A false alarm (R11): it was killed in the instant in which the machine went on."""
+    outcome = simulate(231, Options(pace=0.3, groups=True, static_members=True, stalls=True))
+    assert outcome.ok, str(outcome.violation)
+
+
 def test_two_partitions_whose_transactions_hang_as_expected(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

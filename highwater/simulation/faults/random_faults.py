@@ -52,6 +52,10 @@ CARELESS_ONE_IN = 8
 expected where batches are not flushed; it is counted separately, and must occur over many seeds."""
 
 
+LONG_STALL_S = 1.0
+"""A broker that stands still for so long may not have written what it writes every second."""
+
+
 def random_length(random: Random) -> float:
     """Seconds: mostly shorter than a session, sometimes longer."""
     return round(random.choice((0.2, 1.0, 3.0, 9.0)) * random.uniform(0.5, 1.5), 3)
@@ -389,6 +393,8 @@ class Faults:
         timeline = self._cluster.kernel.timeline
         began = timeline.now
         timeline.advance(began + fault.seconds)
+        for other in self._cluster.nodes.values() if fault.seconds >= LONG_STALL_S else ():
+            other.disturbed = True
         self._seen(timeline.now >= began + fault.seconds, "time went on")
 
     async def _full_channel(self, fault: Fault, node: BrokerNode) -> None:
