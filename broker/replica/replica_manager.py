@@ -373,6 +373,9 @@ class ReplicaManager:
         """Applies /config/topics/T, which changed (or was read at start)."""
         self.topic_overrides[topic] = overrides
         self.throttles.topic_configured(topic, overrides)
+        for tp, log in self.logs.logs.items():
+            if tp.topic == topic:  # of a partition that the controller has yet to tell of, too
+                log.config = self.logs.topic_config(overrides)
         for tp, partition in self.partitions.items():
             if tp.topic == topic and partition.log is not None:
                 config, min_isr = self.logs.topic_config(overrides), self._min_isr(topic)

@@ -94,6 +94,14 @@ async def test_a_leader_holds_back_only_who_is_not_in_sync(tmp_path: Path) -> No
     assert not manager.held_back(T0, 3), "no list, no throttle"
 
 
+async def test_a_log_is_configured_before_anybody_tells_of_its_partition(tmp_path: Path) -> None:
+    manager = await replica_manager(tmp_path)
+    logs = [manager.logs.get_or_create(tp, manager.logs.default_config) for tp in (T0, T1)]
+    other = manager.logs.get_or_create(OTHER, manager.logs.default_config)
+    manager.topic_configured("t", {"retention.ms": "7"})
+    assert [log.config.retention_ms for log in (*logs, other)] == [7, 7, 604_800_000]
+
+
 async def test_a_follower_leaves_out_what_is_over_the_rate_until_it_is_in_sync(
     tmp_path: Path,
 ) -> None:
