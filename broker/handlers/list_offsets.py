@@ -1,7 +1,7 @@
-"""ListOffsets, API 2, v1-11: the first offset, the latest, or the first at or after a time.
+"""ListOffsets, API 2, v1-10: the first offset, the latest, or the first at or after a time.
 
 Timestamps -1 (latest), -2 (earliest), -3 (that of the largest timestamp, v7), -4 (the earliest on
-this disk, v8: the earliest, as all is there), -5 and -6 (of tiered storage, v9 and v11: none).
+this disk, v8: the earliest, as all is there), -5 (the latest of tiered storage, v9: none).
 "Latest" is the HW for a consumer, the LSO under read_committed, the LEO for a follower.  A new
 leader whose HW has not reached the start of its epoch answers OFFSET_NOT_AVAILABLE (v5;
 LEADER_NOT_AVAILABLE before), as its HW may lie below what clients have seen (KIP-207).  A partition
@@ -32,15 +32,15 @@ if TYPE_CHECKING:
 API = Api(
     key=2,
     name="ListOffsets",
-    versions=(1, 11),
+    versions=(1, 10),
     access=Access(
         each=of(ResourceType.TOPIC, Operation.DESCRIBE, "name"), items=("topics",), answers="topics"
     ),
 )
 
 LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3
-EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -4, -5, -6
-FIRST_WITH = {EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
+EARLIEST_LOCAL, LATEST_TIERED = -4, -5
+FIRST_WITH = {EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
 """The version that brought each of them."""
 CONSUMER = -1
 ISOLATION_LEVELS = (0, 1)
@@ -138,7 +138,7 @@ def _find(ctx: Context, request: Any, tp: TopicPartition, asked: Any) -> tuple[i
     if asked.timestamp in (EARLIEST, EARLIEST_LOCAL):
         epoch = log.epochs.epoch_for_offset(log.log_start_offset)
         return -1, log.log_start_offset, epoch
-    if asked.timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
+    if asked.timestamp == LATEST_TIERED:
         return UNKNOWN
     limit = partition.latest_offset(isolation) if consumer else log.log_end_offset
     if asked.timestamp < 0 and asked.timestamp != MAX_TIMESTAMP:
