@@ -228,6 +228,10 @@ class MetadataCache:
             applied += len(changes)
             self._set_id(topic, update.topic_ids.get(topic))
             self._apply_topic(topic, changes, deleted)
+        if update.all_topics is not None:
+            for topic in [t for t in self._topics if t not in update.all_topics]:
+                # it was deleted while this broker had no session, and so nobody waited for it
+                self._apply_topic(topic, dict.fromkeys(self._topics[topic]), deleted)
         self.told = True
         return list(deleted)
 

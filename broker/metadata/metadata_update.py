@@ -40,6 +40,8 @@ class MetadataUpdate:
     """Of the topics that have one."""
     features: Levels = ()
     """Those in use."""
+    all_topics: frozenset[str] | None = None
+    """All topics that there are, where the update names them."""
 
     def partitions(self) -> Iterator[TopicPartition]:
         for topic, states in self.topics.items():
@@ -64,7 +66,11 @@ def decode_update(request: Any) -> Generator[None, None, MetadataUpdate]:
     brokers = {BrokerId(b.id): _broker(b) for b in given(request.live_brokers)}
     controller_id = BrokerId(max(request.controller_id, NO_BROKER))
     features = tuple((f.name, f.level) for f in getattr(request, "features_in_use", None) or ())
-    return MetadataUpdate(controller_id, brokers, topics, topic_ids_of(request), features)
+    named = getattr(request, "all_topics", None)
+    all_topics = None if named is None else frozenset(named)
+    return MetadataUpdate(
+        controller_id, brokers, topics, topic_ids_of(request), features, all_topics
+    )
 
 
 def _partition(state: Any) -> PartitionMetadata | None:

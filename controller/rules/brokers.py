@@ -125,7 +125,7 @@ def started(state: State, new: Collection[BrokerId]) -> Procedure[None]:
         state.offline_dirs.pop(b, None)
     yield from requests.send_update_metadata(state, to=[b for b in state.brokers if b not in new])
     # all partitions, so that the new brokers can serve metadata
-    yield from requests.send_update_metadata(state, state.leadership, to=new)
+    yield from requests.send_update_metadata(state, state.leadership, to=new, all_topics=True)
     hosted = state.replicas_on(new)
     yield from replicas.change(state, hosted, ReplicaPhase.ONLINE)
     yield from partitions.trigger_online(state)

@@ -193,6 +193,8 @@ class SendUpdateMetadata:
     live: tuple[BrokerInfo, ...]
     features: Levels = ()
     """Those in use."""
+    all_topics: tuple[str, ...] | None = None
+    """The names of all topics: a broker drops any other.  None: nothing is said of them."""
 
     @property
     def gone(self) -> frozenset[str]:

@@ -113,7 +113,7 @@ def _queue_deletions(state: State, requested: list[str]) -> Procedure[None]:
 
 
 def _start_machines(state: State, bounced: Bounced) -> Procedure[None]:
-    yield from requests.send_update_metadata(state)
+    yield from requests.send_update_metadata(state, all_topics=True)
     online, offline = yield from replicas.initialize_phases(state)
     yield from replicas.change(state, online, ReplicaPhase.ONLINE)
     # the last member of an ISR stays: a dead one is better than one that may have lost records

@@ -77,8 +77,10 @@ def send_update_metadata(
     partitions: Iterable[TopicPartition] = (),
     *,
     to: Iterable[BrokerId] | None = None,
+    all_topics: bool = False,
 ) -> Procedure[None]:
     add_update_metadata(state, partitions, to=to)
+    state.batch.all_topics |= all_topics
     yield from flush(state)
 
 
@@ -144,7 +146,10 @@ def _update_metadata(state: State, batch: Batch) -> Procedure[None]:
         return
     known = [tp for tp in batch.metadata_partitions if tp in state.leadership]
     partitions = yield from in_turns(partial(_metadata, state), known)
-    state.effects.append(SendUpdateMetadata(brokers, tuple(partitions), live, state.features()))
+    topics = tuple(sorted(state.topics)) if batch.all_topics else None
+    state.effects.append(
+        SendUpdateMetadata(brokers, tuple(partitions), live, state.features(), topics)
+    )
 
 
 def _metadata(state: State, tp: TopicPartition) -> MetadataPartition:

@@ -75,6 +75,7 @@ class Batch:
     """
 
     __slots__ = (
+        "all_topics",
         "leader_and_isr",
         "metadata_brokers",
         "metadata_partitions",
@@ -90,6 +91,8 @@ class Batch:
         self.metadata_partitions: dict[TopicPartition, None] = {}
         self.metadata_brokers: dict[BrokerId, None] = {}
         self.metadata_to_all = False
+        self.all_topics = False
+        """Whether the names of all topics are told, so that a broker drops those that are gone."""
 
     def __bool__(self) -> bool:
         """Whether there is anything to send."""

@@ -55,7 +55,7 @@ def divided_by_topics(effect: SendUpdateMetadata) -> Iterator[SendUpdateMetadata
     some: list[MetadataPartition] = []
     for partitions in topics.values():
         if some and len(some) + len(partitions) > AT_MOST:
-            yield replace(effect, partitions=tuple(some))
+            yield replace(effect, partitions=tuple(some), all_topics=None)
             some = []
         some += partitions
     yield replace(effect, partitions=tuple(some))
@@ -170,6 +170,7 @@ def _update_metadata(
         features_in_use=[
             control.FeatureInUse(name=name, level=level) for name, level in effect.features
         ],
+        all_topics=effect.all_topics,
     )
     return bytes(request.encode(version=control.UPDATE_METADATA_VERSION))
 

@@ -61,6 +61,7 @@ BROKEN = [
     ("late-marker", "100-a-marker-of-a-former-coordinator"),
     ("marker-sent-again", "158-markers-of-a-connection-given-up"),
     ("deleted-for-good", "113-deleted-until-the-power-goes"),
+    ("deleted-meanwhile", "334-a-topic-that-was-deleted-meanwhile-stays"),
 ]  # fmt: skip
 
 

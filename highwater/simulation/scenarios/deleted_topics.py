@@ -75,7 +75,32 @@ async def deleted_for_good(stage: Stage) -> None:
     stage.in_order("topic t is gone", "broker-1 .*loses power", "broker-1 .*t-0: leads, epoch 0")
 
 
+async def deleted_meanwhile(stage: Stage) -> None:
+    """A broker is cut off until its session has ended, and a topic that it has no replica of is
+    deleted: back in the same process, it no longer answers that there is the topic."""
+    await stage.start(1, 2, controller=1)
+    services = stage.cluster.nodes[3].services
+    assert services is not None
+    before, ids = services.broker_epoch, "/brokers/ids/3"
+    nodes = stage.cluster.simulation.zookeeper.ensemble.nodes
+    stage.isolate(3)
+    await stage.until(lambda: ids not in nodes, "its session has ended")
+    await stage.insist(lambda: stage.client.delete_topic(TP.topic))
+    await stage.until(lambda: TP not in stage.rules.partitions, "the topic is gone")
+    stage.check(services.metadata.has_topic(TP.topic), "somebody has told the broker")
+    stage.heal()
+    await stage.until(lambda: services.broker_epoch > before, "it has registered again")
+    await stage.until(lambda: not services.metadata.has_topic(TP.topic), "it knows")
+    stage.in_order("broker 3 is gone", "topic t is gone", "broker 3 is there")
+
+
 SCENARIOS = (
+    Scenario(
+        "deleted-meanwhile",
+        "a topic is deleted while a broker has no session",
+        Shape(brokers=3, min_isr=1, session_timeout_ms=3000),
+        deleted_meanwhile,
+    ),
     Scenario(
         "former-life",
         "an ISR of a deleted topic is late",

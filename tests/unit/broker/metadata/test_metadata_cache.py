@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -223,6 +224,18 @@ def test_deletion(cache: MetadataCache) -> None:
     assert len(cache) == 1
     assert apply(cache, update({"gone": [state(0, -2, [])]})) == [TopicPartition("gone", 0)]
     assert not cache.has_topic("gone")
+
+
+def test_topics_that_are_not_among_all_are_dropped(cache: MetadataCache) -> None:
+    before = len(cache)
+    apply(cache, update({}))
+    assert len(cache) == before, "nothing is said of them"
+    known = set(cache.topics())
+    assert {"t"} < known
+    deleted = apply(cache, replace(update({}), all_topics=frozenset(known - {"t"})))
+    assert deleted == [TopicPartition("t", 0), TopicPartition("t", 1)]
+    assert set(cache.topics()) == known - {"t"}
+    assert cache.topic_id("t") == bytes(16)
 
 
 def test_no_controller(cache: MetadataCache) -> None:

@@ -332,3 +332,15 @@ def test_others_have_their_turn_while_thousands_of_leaderships_move() -> None:
     assert killed >= 6 * 4, "elections: chosen, encoded, answered; replicas: read, taken out, told"
     lab.elect()
     assert lab.pauses - before - killed >= 6 * 4
+
+
+def test_who_comes_back_is_told_of_all_topics() -> None:
+    """One that had no session meanwhile knows topics that are gone."""
+    lab = Lab(1, 2)
+    first = [o for o in lab.elect() if isinstance(o, SendUpdateMetadata)]
+    assert first[0].all_topics == ()
+    lab.create_topic("t", (1, 2))
+    assert all(o.all_topics is None for o in lab.settle() if isinstance(o, SendUpdateMetadata))
+    orders = [o for o in lab.bounce(2).settle() if isinstance(o, SendUpdateMetadata)]
+    told = [o for o in orders if o.all_topics is not None]
+    assert [(o.all_topics, [b for b, _ in o.brokers]) for o in told] == [(("t",), [2])]

@@ -97,7 +97,10 @@ def test_what_tells_of_many_partitions_is_several_requests(count: int, requests:
 def test_the_metadata_of_a_topic_is_in_one_request(sizes: list[int], requests: list[int]) -> None:
     tps = [TopicPartition(f"t{t}", n) for n in range(1500) for t, s in enumerate(sizes) if n < s]
     known = tuple(MetadataPartition(tp, STATE, ISR, ()) for tp in tps)
-    parts = list(messages.divided_by_topics(SendUpdateMetadata((), known, ())))
+    names = tuple(f"t{t}" for t, _ in enumerate(sizes))
+    whole = SendUpdateMetadata((), known, (), all_topics=names)
+    parts = list(messages.divided_by_topics(whole))
+    assert [p.all_topics for p in parts] == [None] * (len(parts) - 1) + [names], "the last one"
     assert [len(p.partitions) for p in parts] == requests
     told = [p.tp for part in parts for p in part.partitions]
     assert sorted(told) == sorted(tps)
