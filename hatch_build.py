@@ -42,7 +42,9 @@ UNUSED = (
 NOT_READ = (".pyc", ".pyi")
 """Stubs are for those who check types against it, and this copy is private."""
 COMPILER_PACKAGES = ["mypy==2.4.1", "setuptools>=80"]
-COMPOSE = ("compose.yaml", "Dockerfile", ".dockerignore", "docker")
+COMPOSE = ("compose.yaml", "Dockerfile", ".dockerignore")
+FROM_A_CLONE = "cluster"
+"""Of the images' folders, the one whose image is built from a clone alone."""
 
 
 class BuildHook(BuildHookInterface[Any]):
@@ -70,7 +72,8 @@ class BuildHook(BuildHookInterface[Any]):
             included[str(file)] = file.relative_to(place).as_posix()
             build_data["pure_python"] = False
             build_data["infer_tag"] = True
-        for name in COMPOSE:
+        images = (f"docker/{p.name}" for p in sorted((root / "docker").iterdir()))
+        for name in (*COMPOSE, *(i for i in images if i != f"docker/{FROM_A_CLONE}")):
             included[str(root / name)] = f"highwater/compose/{name}"
 
     def _compiled(self, root: Path, place: Path) -> list[Path]:

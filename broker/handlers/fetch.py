@@ -81,11 +81,11 @@ def handle(ctx: Context, body: memoryview) -> Reply | Awaitable[Reply]:
     if request.isolation_level not in ISOLATION_LEVELS:
         return _refused(ctx, request, ErrorCode.UNKNOWN_SERVER_ERROR)
     follows = request.replica_id != CONSUMER_REPLICA_ID
+    if follows and request.by_id:
+        return _refused(ctx, request, ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.NONE)
     if follows and not ctx.allows(Operation.CLUSTER_ACTION, ResourceType.CLUSTER):
         code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         return _refused(ctx, request, code, ErrorCode.NONE)
-    if follows and request.by_id:
-        return _refused(ctx, request, ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.NONE)
     try:
         session, full = ctx.services.replicas.sessions.enter(request, ctx.now_ms)
     except ApiError as e:
@@ -272,6 +272,8 @@ class FetchOperation(DelayedOperation):
         if held_back:
             most, min_one = 0, False
         try:
+            if p.topic_id:
+                self._look_up(p)
             if self._denied and p.tp.topic in self._denied:
                 raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
             if p.topic_id:
@@ -305,12 +307,14 @@ class FetchOperation(DelayedOperation):
         self._counted += counted
         return PartitionRead(result, in_older_segment(piece, first), counted, first)
 
-    def _compare_ids(self, p: FetchPartition) -> None:
-        """Raises ApiError where its topic is no longer the one of this id."""
-        services = self.ctx.services
-        if not p.tp.topic or services.metadata.topic_of(p.topic_id) != p.tp.topic:
+    def _look_up(self, p: FetchPartition) -> None:
+        """Raises ApiError where the id has no name any more, or another one."""
+        if not p.tp.topic or self.ctx.services.metadata.topic_of(p.topic_id) != p.tp.topic:
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID)
-        hosted = services.replicas.logs.get(p.tp)
+
+    def _compare_ids(self, p: FetchPartition) -> None:
+        """Raises ApiError where the log belongs to another topic of the name."""
+        hosted = self.ctx.services.replicas.logs.get(p.tp)
         if hosted is not None and hosted.topic_id not in (None, p.topic_id):
             raise ApiError(ErrorCode.INCONSISTENT_TOPIC_ID)
 

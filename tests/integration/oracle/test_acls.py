@@ -181,7 +181,8 @@ def cases(offered: Offered) -> Iterator[Case]:
 
     def keep(api_key: int) -> Callable[[int, Any, dict[str, Any]], None]:
         def note(version: int, answer: Any, facts: dict[str, Any]) -> None:
-            facts.setdefault("answers", {})[api_key] = answer
+            if (api_key, version) < (1, 13) or api_key > 1:  # its ids are none here
+                facts.setdefault("answers", {})[api_key] = answer
 
         return note
 
@@ -359,7 +360,9 @@ def test_what_each_api_answers(brokers: list[BrokerProcess]) -> None:
     assert announced[0] == announced[1]
     assert any("TRANSACTIONAL_ID:" in told for told in announced[0])
     assert any("/prefixed/Topic/se" in path for path in ours)
-    whose_it_is = {39, 40, 41}  # tokens: test_delegation_tokens.py
+    # tokens: test_delegation_tokens.py; DescribeTopicPartitions, which Apache Kafka 3.9 has not in
+    # ZooKeeper mode: broker/handlers/test_topics_by_id.py
+    whose_it_is = {39, 40, 41, 75}
     guarded = {module.API.key for module in HANDLERS} - {17, 18, 36} - whose_it_is
     alike = [k for k in guarded if answers["nobody"].get(k) == answers["everything"].get(k)]
     assert not alike, f"everybody gets one answer from {[api_name(k) for k in alike]}"

@@ -523,3 +523,14 @@ async def refused(b: Any, request: Any) -> Any:
     _, parts = offset_commit.API.access.split(ctx, request)
     (code, part) = parts[0]
     return offset_commit.error_response(ctx, part, code).message
+
+
+@in_broker()
+async def test_an_id_of_nothing_is_unknown_to_whoever_asks(b: Any) -> None:
+    await led(b)
+    allow(b)
+    found = Reader(b, 16).errors((FIRST, 0), (NEVER, 0))
+    assert found == [(FIRST, "TOPIC_AUTHORIZATION_FAILED", 0), (NEVER, "UNKNOWN_TOPIC_ID", 0)]
+    assert sorted(produced(b, 13, FIRST, NEVER)) == sorted(
+        [(FIRST, "TOPIC_AUTHORIZATION_FAILED"), (NEVER, "UNKNOWN_TOPIC_ID")]
+    )
