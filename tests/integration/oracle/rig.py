@@ -23,6 +23,7 @@ from tests.background import BackgroundCluster
 
 PARTITIONS = 6
 APACHE, HIGHWATER = "apache", "highwater"
+OLD_APACHE, OLD = "apache 2.6", "2.6.3"
 eventually = partial(waiting.eventually, within_s=60)
 
 
@@ -31,6 +32,8 @@ def program(kind: str) -> Program:
         return Highwater()
     # a log cleaner that starts again holds its old and its new buffer of 128 MiB for a while
     quick = ("-Xmx640m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+    if kind == OLD_APACHE:
+        return ApacheKafka(apache.home(OLD), jvm=quick, version=OLD)
     return ApacheKafka(apache.home(), jvm=quick)
 
 
