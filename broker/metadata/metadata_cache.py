@@ -80,6 +80,8 @@ class MetadataCache:
         """The topics by their ids."""
         self.features: Levels = ()
         """The features in use, as the controller last named them."""
+        self.has_ids = False
+        """Whether topic ids are in use: if not, topics have none, whatever is known."""
         self._partitions = 0
         self._gone: dict[BrokerId, tuple[BrokerInfo, int]] = {}
         """Brokers that are named a little longer, each with its end."""
@@ -107,11 +109,6 @@ class MetadataCache:
 
     def topics(self) -> Iterable[str]:
         return self._topics
-
-    @property
-    def has_ids(self) -> bool:
-        """Whether topic ids are in use: if not, topics have none, whatever is known."""
-        return any(name == TOPIC_IDS for name, _ in self.features)
 
     def topic_id(self, topic: str) -> bytes:
         """NO_ID for a topic that is not known, and for all while ids are not in use."""
@@ -218,6 +215,7 @@ class MetadataCache:
             self._encoded.clear()
         if update.features != self.features:
             self.features = update.features
+            self.has_ids = TOPIC_IDS in dict(update.features)
             self._encoded.clear()
         deleted: dict[TopicPartition, None] = {}
         applied = 0
