@@ -176,7 +176,8 @@ class Tracer:
         )
         if request.api_key == _PRODUCE:
             assert request.body is not None
-            parsed = parse_produce(request.body, request.api_version)
+            name_of = self._server.services.metadata.topic_of
+            parsed = parse_produce(request.body, request.api_version, name_of)
             self._partitions = {tp: self._ends(tp) for tp, _ in parsed.partitions}
 
     def _tell_at(self, ns: int, event: str, text: str) -> None:

@@ -10,8 +10,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import trio
 
+from highwater.cluster.ask import ask
 from highwater.cluster.ports import free_ports
+from highwater.kafka.wire.messages import MetadataRequest, ProduceRequest
+from highwater.kafka.wire.record_codec import Record
+from highwater.kafka.wire.records import build_batch
 from tests import guarded
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
@@ -55,6 +60,34 @@ def test_one_produce_from_socket_to_socket(cluster: tuple[Path, int]) -> None:
     times = {n: int(us) for n, us in re.findall(r"([a-z ]+?) (\d+)(?:,| \()", told["times"])}
     total = times.pop(" total")
     assert sum(times.values()) == pytest.approx(total, abs=4)
+
+
+def test_a_produce_that_names_its_topic_by_the_id(cluster: tuple[Path, int]) -> None:
+    folder, port = cluster
+    run("topic", "create", "by-id", "--partitions=1", f"--dir={folder}")
+    topics = [MetadataRequest.MetadataRequestTopic(name="by-id")]
+    answer = trio.run(ask, ("127.0.0.1", port), MetadataRequest(topics=topics), 12)
+    (topic,) = answer.topics
+    leader = next(b for b in answer.brokers if b.node_id == topic.partitions[0].leader_id)
+    records = bytes(build_batch([Record(None, b"v", 1_700_000_000_000)]))
+    data = ProduceRequest.TopicProduceData(
+        topic_id=topic.topic_id,
+        partition_data=[
+            ProduceRequest.TopicProduceData.PartitionProduceData(index=0, records=records)
+        ],
+    )
+    request = ProduceRequest(transactional_id=None, acks=-1, timeout_ms=5000, topic_data=[data])
+    command = [*HIGHWATER, "trace", f"--dir={folder}"]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as watching:
+        assert watching.stderr is not None
+        assert "following the next Produce" in watching.stderr.readline()
+        trio.run(ask, (leader.host, leader.port), request, 13)
+        told, _ = watching.communicate(timeout=60)
+    assert "Produce v13" in told
+    assert re.search(r"by-id-0: offset 0 appended; LEO 1, HW 0, ISR \[", told), told
+    assert re.search(r"by-id-0: HW 0 -> 1 by broker \d's fetch", told), told
 
 
 def test_who_opens_and_closes_connections(cluster: tuple[Path, int], tmp_path: Path) -> None:
