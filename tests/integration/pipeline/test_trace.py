@@ -77,7 +77,7 @@ def test_a_produce_that_names_its_topic_by_the_id(cluster: tuple[Path, int]) -> 
         ],
     )
     request = ProduceRequest(transactional_id=None, acks=-1, timeout_ms=5000, topic_data=[data])
-    command = [*HIGHWATER, "trace", f"--dir={folder}"]
+    command = [*HIGHWATER, "trace", "--wait", f"--dir={folder}"]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as watching:
