@@ -75,7 +75,7 @@ def answered(state: State, event: LeaderAndIsrAnswered) -> Procedure[None]:
     }
     for topic in waiting & state.topics:
         state.ids_heard.setdefault(topic, set()).add(event.broker_id)
-    if waiting:
+    if len(state.topic_ids) < len(state.topics):
         yield from settle(state)
 
 
@@ -100,7 +100,11 @@ def _made(state: State, topic: str) -> bytes:
 
 
 def _all_heard(state: State, topic: str) -> bool:
-    hosts = {r.broker for r in state.replicas_of(topic) if r.broker in state.brokers}
+    hosts = {
+        r.broker
+        for r in state.replicas_of(topic)
+        if state.is_online(r.broker, r.tp, or_shutting_down=True)
+    }
     return bool(hosts) and hosts <= state.ids_heard.get(topic, set())
 
 

@@ -165,6 +165,16 @@ def test_a_failed_replica_has_not_answered() -> None:
     assert lab.topic("t").topic_id is None
 
 
+def test_a_replica_in_a_failed_directory_is_not_waited_for() -> None:
+    lab = Lab(1, 2)
+    lab.create_topic("t", (1, 2))
+    lab.elect()
+    answer(lab, 1)
+    assert lab.topic("t").topic_id is None
+    answer(lab, 2, error=ErrorCode.KAFKA_STORAGE_ERROR)
+    assert lab.topic("t").topic_id is not None
+
+
 def test_an_id_that_a_tool_drops_is_put_back(caplog: pytest.LogCaptureFixture) -> None:
     lab = Lab(1)
     lab.elect()
