@@ -1,20 +1,20 @@
 """Moves of replicas between the log directories of one broker (AlterReplicaLogDirs, KIP-113).
 
 A move is a copy that catches up, and then replaces its original.  One task fills all future logs
-(`log/dirs/futures`) in turn, a piece at a time: batches are copied unchanged, and leader and
-followers notice nothing.  When a copy has everything, and has it as safe on the disk as the current
-log, the two are exchanged in one step of the event loop, so that no append falls between.  The
-partition then has another log object, with the same offsets, epochs and producers, and nothing else
-of it changes (role, HW, ISR).
+(`log/dirs/futures`) in turn, a piece at a time: it copies batches unchanged, and leader and
+followers notice nothing.  When a copy is complete, and as safe on the disk as the current log, one
+step of the event loop exchanges the two, so that no append falls in between.  The partition then
+has another log object, with the same offsets, epochs and producers; its role, HW and ISR do not
+change.
 
-As safe: a follower's fetch, and with flush.messages=1 the HW, promise that records would survive a
-power loss; the exchange must not break that promise.  The current log's flushes are held up for the
-last piece, so that the copy catches up under load too.
+"As safe" is needed because a follower's fetch, and with flush.messages=1 the HW, promise that
+records survive a power loss, and the exchange must keep that promise.  The current log is not
+flushed during the last piece, so that the copy can catch up under load.
 
-After a restart the future log is found, and the move goes on; that of a compacted log begins anew,
-as the cleaner may have been there while the copy's directory was offline.  After a crash the copy
-may hold what the current log lost, so it is first brought in line by epochs, like a follower with
-its leader.
+After a restart the broker finds the future log, and the move goes on.  A compacted log is copied
+from the beginning again: it may have been cleaned while the copy's directory was offline.  After a
+crash the copy may hold records that the current log lost, so it is first brought in line by epochs,
+like a follower with its leader.
 
 Source: kafka.server.ReplicaAlterLogDirsThread, Partition.maybeReplaceCurrentWithFutureReplica.
 """
@@ -61,8 +61,8 @@ class DirMoves:
     def alter(self, tp: TopicPartition, path: str) -> None:
         """Moves the replica to this log directory; raises ApiError.
 
-        Asking again is no error.  Asking for another directory, or for the present one, ends the
-        move that was under way.
+        A repeated request is no error.  A request for another directory, or for the present one,
+        ends the move that is under way.
         """
         logs, futures = self._manager.logs, self._futures
         if len(str(tp)) + _FUTURE_SUFFIX > LONGEST_NAME:
@@ -110,12 +110,12 @@ class DirMoves:
             await trio.sleep(0 if progress else WAIT_S)
 
     async def _advance(self, tp: TopicPartition) -> bool:
-        """One piece of one move; False if there is nothing to do for it at the moment."""
+        """Does one step of one move; False if there is nothing to do at the moment."""
         partition, future = self._manager.partitions.get(tp), self._futures.logs.get(tp)
         if partition is None or partition.log is None or future is None:
             return False
         if tp in self._manager.logs.cleaning:
-            return False  # the copy could have a value, and miss its tombstone; none begins now
+            return False  # else the copy could miss the tombstone of a value that it has
         try:
             if self._in_line.get(tp) is not future:
                 _bring_in_line(partition.log, future)
@@ -137,7 +137,7 @@ class DirMoves:
     def _copy(self, partition: Partition, future: Log) -> int:
         """Copies the next batches from the current log to the future one; returns their bytes.
 
-        Raises OSError if the future log's disk fails; that of the current one is handled here.
+        Raises OSError if the future log's disk fails, and ApiError if the current one's does.
         """
         current = partition.require_log()
         offset, start = future.log_end_offset, current.log_start_offset
@@ -157,7 +157,7 @@ class DirMoves:
         return len(data)
 
     async def _finish(self, partition: Partition, future: Log) -> bool:
-        """Completes a copy that has (nearly) everything: makes it safe, and exchanges the two."""
+        """Completes a copy that is (nearly) whole: flushes it, and exchanges the two logs."""
         current = partition.require_log()
         async with current.flusher.lock:
             for _ in range(LAST_PIECES):
@@ -177,7 +177,7 @@ class DirMoves:
         moved = partition.log
         if moved is not None:
             await moved.flush()
-            source = self._manager.logs.dir_of(current)  # no power loss brings the old copy back
+            source = self._manager.logs.dir_of(current)  # the old copy must not come back
             with Guard(self._manager.logs.fail_dir, source):
                 await moved.disk.sync_dir(source)
         return True
@@ -201,14 +201,14 @@ class DirMoves:
         partition.log_moved(moved)
         self.moved += 1
         log.info("%s: moved to %s", tp, moved.dir)
-        # its old directory may fail now, and takes only those with it that are still there
+        # if the old directory fails now, it must not take this replica with it
         manager.logs.forget_offsets(tp, manager.logs.dir_of(current))
         if moved.flush_due:
             manager.flush_soon(partition)
 
 
 def _bring_in_line(current: Log, future: Log) -> None:
-    """After a restart: cuts what the future log holds beyond the current one's history."""
+    """After a restart, cuts from the future log what is not in the current log's history."""
     while future.epochs.latest >= 0:
         epoch, end = current.epochs.end_offset_for(future.epochs.latest, current.log_end_offset)
         step = truncation_step(future, 0, epoch, end)

@@ -1,28 +1,29 @@
-"""A feed: the leader's side of one follower, which is no client.
+"""A feed: the leader's side of one follower, which is not served like a client.
 
 A feed is the incremental session (KIP-227) of one fetcher of one follower, and the fetch that waits
-in it.  A fetch costs what has changed, however many partitions the session has: the feed keeps the
-set of those with *news*, and reads no others.  `Partition.stir` puts a partition there, before
-anything changes on which its read depends: an append, a HW, ISR, role, epoch, log or log start that
-moves.  It leaves the set, and *rests*, once the follower has all that the leader has, has been told
-so, and is in the ISR.  While it rests, the time of the session's latest fetch stands for the
-follower's.  Kafka reads all partitions of a session for each fetch.
+in it.  A fetch costs as much as has changed, however many partitions the session has: the feed
+keeps the set of partitions with *news*, and reads no others.  `Partition.stir` puts a partition
+into that set before anything changes that its read depends on: the log's end, start or object, the
+HW, the ISR, the role or the epoch.  A partition leaves the set, and *rests*, once the follower is
+in the ISR, has all that the leader has, and has been answered so.  While a partition rests, the
+session's latest fetch counts as a fetch of it.  (Kafka reads all partitions for each fetch.)
 
     state    event                           action                                    next state
     idle     a fetch                         its offsets are progress; reads the news  idle, waiting
-    idle     a fetch of many, or of old      the same in turns, or after the disk      busy
+    idle     a fetch: many, or cold data     the same in turns, or after the disk      busy
     busy     the last turn                   as a fetch                                idle, waiting
     waiting  records, or an error            answers                                   idle
     waiting  max_wait_ms are over            answers with the offsets that are news    idle
     waiting  another fetch, or the end of    answers with nothing                      idle
              the session
 
-A HW that moves ends no wait: it is told with the next records, or when the wait is over.
+A move of the HW ends no wait: the follower learns of it with the next records, or when the wait is
+over.
 
 `in_step` is the steady state of a partition: both sides know the same leader epoch, and the offset
-is inside the log.  Outside of it a partition is read as for anybody (`ReplicaManager.read`), alone;
-the others wait for nobody.  A partition of which the follower is not in the ISR never rests: each
-fetch may let it join.
+is inside the log.  Outside of that state a partition is read as for any reader
+(`ReplicaManager.read`), and the others do not wait for it.  A partition never rests while its
+follower is outside the ISR: each fetch may let the follower join.
 
 Source: kafka.server.FetchSession, DelayedFetch.
 """
@@ -64,17 +65,17 @@ AT_ONCE = 120
 _FRESH_BYTES = 1 << 16
 """Larger batches are sent from the file, without a copy."""
 _ENOUGH = 1 << 62
-"""Bytes of a partition because of which alone the answer leaves."""
+"""Counted for a partition that alone is reason enough to answer."""
 
 
 class Desk(Protocol):
-    """The handlers of followers' requests."""
+    """The part of the broker that answers followers' requests."""
 
     def fed(self, request: Any, parts: Sequence[Part], errors: tuple[str, ...]) -> None:
         """Sends the body of the answer to a fetch."""
 
     def feed_failed(self, request: Any, error: Exception) -> None:
-        """There is no answer to a fetch that waited."""
+        """Reports that a fetch that waited gets no answer."""
 
 
 class Fed:
@@ -87,17 +88,17 @@ class Fed:
         self.asked = asked
         self.partition: Partition | None = None
         self.follower: Follower | None = None
-        """The leader's view of the follower; it refers to this, unless a later fetch of the same
-        follower came by another session."""
+        """The leader's view of the follower.  It refers back to this object, unless a later fetch
+        of the same follower came in another session."""
         self.told: tuple[int, int, int] | None = None
-        """HW, LSO and log start offset as last answered."""
+        """The HW, LSO and log start offset last answered."""
         self.rests = False
         self.fresh: Buffer | None = None
-        """The batches from the offset asked for to the log's end, as they were just written; only
-        until the waiting fetch looks."""
+        """The batches from the fetch offset to the log's end, as they were just written; kept
+        only until the waiting fetch takes them."""
 
     def attach(self, partition: Partition, follower: Follower) -> None:
-        """From now on the partition stirs this."""
+        """Makes the partition's `stir` reach this object from now on."""
         other = follower.fed
         if other is not None and other.rests:
             other.feed.stir(other)
@@ -110,8 +111,8 @@ class Fed:
 
 
 class Feed(TimerTask):
-    """See the module's docstring.  It is the timer task of its own time-out, which is left on the
-    wheel from one wait to the next."""
+    """See the module's docstring.  A feed is also the timer task of its own time-out, and stays
+    on the wheel from one wait to the next."""
 
     __slots__ = (
         "_busy", "_deadline_ms", "_desk", "_full", "_max_wait_ms", "_min_bytes", "_most",
@@ -127,12 +128,12 @@ class Feed(TimerTask):
         self.replica_id = replica_id
         self.epoch = 1
         self.last_used_ms = 0
-        """When the latest fetch came: the follower was there, for all partitions at rest."""
+        """When the latest fetch came; it counts as a fetch of all partitions at rest."""
         self.partitions: dict[TopicPartition, Fed] = {}
         self.topics: dict[bytes, dict[int, Fed]] = {}
-        """The same, as a request names them."""
+        """The same partitions, by topic and index, as a request names them."""
         self.news: dict[Fed, None] = {}
-        """Those that do not rest, in the order of turns."""
+        """The partitions that do not rest, in the order in which they are read."""
         self._replicas = replicas
         self._request: Any = None
         """The fetch that waits."""
@@ -143,21 +144,21 @@ class Feed(TimerTask):
         """Whether the answer names every partition."""
         self._max_wait_ms = self._min_bytes = self._most = 0
         self._ready: dict[Fed, int] = {}
-        """Those with something to send, with their bytes that count towards min_bytes."""
+        """The partitions with something to send: bytes of each that count towards min_bytes."""
         self._results: dict[Fed, FetchedPartition] = {}
-        """Reads that still hold, of a fetch in turns."""
+        """The reads of the current fetch that no change has made stale."""
         self._stirred: dict[Fed, None] = {}
-        """Those that have changed since they were looked at, during a fetch."""
+        """The partitions that have changed, during a fetch, since they were last looked at."""
         self._busy = self._queued = False
         self._bucket = None  # not on the wheel yet
         self._serial = 0
-        """The number of fetches: turns of an earlier one end."""
+        """The number of fetches; when it moves, the turns of an earlier fetch end."""
         self._deadline_ms = 0
 
     # ---------------------------------------------------------------- news
 
     def stir(self, fed: Fed, *, ends_wait: bool = True) -> None:
-        """A partition is about to change; `ends_wait` unless it is the HW alone that moves."""
+        """Notes that a partition is about to change; `ends_wait` is False if only the HW moves."""
         fed.fresh = None
         if fed.rests:
             self._wake(fed)
@@ -171,7 +172,7 @@ class Feed(TimerTask):
                     self._sink.look(self)
 
     def _wake(self, fed: Fed) -> None:
-        """Notes the fetches meanwhile, as `Partition.follower_fetched` would have."""
+        """Ends a rest, and records its fetches as `Partition.follower_fetched` would have."""
         fed.rests, self.news[fed] = False, None
         follower, asked, seen_ms = fed.follower, fed.asked, self.last_used_ms
         assert follower is not None
@@ -180,7 +181,7 @@ class Feed(TimerTask):
             follower.fetched(end, asked.log_start_offset, end, seen_ms)
 
     def in_step(self, fed: Fed) -> Log | None:
-        """The leader's log, if the partition is in its steady state."""
+        """The leader's log if the partition is in its steady state, else None."""
         partition, asked = fed.partition, fed.asked
         if (
             partition is None
@@ -198,8 +199,8 @@ class Feed(TimerTask):
     # ---------------------------------------------------------------- a fetch
 
     def next_asked(self, request: FetchRequest, now_ms: int) -> None:
-        """Takes the changes of a request.  Raises ApiError(FETCH_SESSION_ID_NOT_FOUND) if it is
-        another replica's."""
+        """Takes the changes of a request.  Raises ApiError(FETCH_SESSION_ID_NOT_FOUND) if another
+        replica sent it."""
         if request.replica_id != self.replica_id:
             raise ApiError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         self.give_up()
@@ -227,8 +228,8 @@ class Feed(TimerTask):
         self.news[fed] = None
 
     def takes(self, fetch: SteadyFetch, now_ms: int) -> bool:
-        """Takes a fetch if only offsets of partitions in their steady state have changed; their
-        offsets are progress.  `serve` follows."""
+        """Takes a fetch in which only the offsets of partitions in their steady state are new, and
+        records them as progress; the caller then calls `serve`.  False for any other fetch."""
         named: list[tuple[Fed, FetchPartition]] = []
         for topic, partitions in fetch.topics:
             known = self.topics.get(topic)
@@ -255,7 +256,7 @@ class Feed(TimerTask):
     def begin(
         self, version: int, max_wait_ms: int, min_bytes: int, max_bytes: int, full: bool = False
     ) -> None:
-        """A fetch begins; then its partitions with news are `fetched`, and `serve` follows."""
+        """Begins a fetch; then come `fetched_at_once` or `in_turns`, and `serve`."""
         self._version, self._full = version, full
         self._max_wait_ms = max_wait_ms
         self._most = min(max_bytes, self._replicas.config.fetch_max_bytes)
@@ -267,7 +268,7 @@ class Feed(TimerTask):
         self._serial += 1
 
     def fetched_at_once(self, now_ms: int) -> bool:
-        """Whether its partitions with news are fetched: not so many, and without the disk."""
+        """Fetches its partitions with news; False if they are too many, or need the disk."""
         if len(self.news) > AT_ONCE:
             return False
         try:
@@ -278,8 +279,8 @@ class Feed(TimerTask):
         return True
 
     async def in_turns(self) -> bool:
-        """All its partitions with news are fetched and read, in turns, and from the disk; False if
-        another fetch came meanwhile, and this one is to be answered by `nothing`."""
+        """Fetches and reads all partitions with news, in turns, and from the disk if need be.
+        False if another fetch has come meanwhile: this one must be answered with `nothing`."""
         serial, disk = self._serial, self._replicas.world.disk
         for n, fed in enumerate(list(self.news), 1):
             if n % AT_ONCE == 0:
@@ -290,7 +291,7 @@ class Feed(TimerTask):
         return await self._load(serial)
 
     async def _load(self, serial: int) -> bool:
-        """Reads what is ready, in turns and from the disk; returns as `in_turns`."""
+        """Reads the ready partitions, in turns and from the disk; returns what `in_turns` does."""
         left, some, disk = self._most, False, self._replicas.world.disk
         for n, fed in enumerate(list(self._ready), 1):
             if n % AT_ONCE == 0:
@@ -313,7 +314,7 @@ class Feed(TimerTask):
         return response_parts(self._version, 0, self.id, ())
 
     def _fetched(self, fed: Fed, now_ms: int) -> None:
-        """One partition of a fetch: its offset is progress, unless the read has an error."""
+        """Takes one partition of a fetch: its offset is progress unless the read has an error."""
         replicas, tp = self._replicas, fed.asked.tp
         log = self.in_step(fed)
         if log is None or fed.follower is None or fed.follower.fed is not fed:
@@ -332,7 +333,7 @@ class Feed(TimerTask):
         self._note(fed, log)
 
     def _note(self, fed: Fed, log: Log | None) -> None:
-        """Looks whether the answer has something to send of this partition; `log` is `in_step`."""
+        """Notes whether there is something to send of this partition; `log` is `in_step`'s."""
         if log is None or log.log_end_offset != fed.asked.fetch_offset:
             counted = self._counted(fed, log)
             if counted:
@@ -341,7 +342,7 @@ class Feed(TimerTask):
         self._ready.pop(fed, None)
 
     def _counted(self, fed: Fed, log: Log | None) -> int:
-        """Bytes that count; 0 where a throttle holds them back."""
+        """The bytes that count towards min_bytes; 0 while a throttle holds them back."""
         asked, replicas = fed.asked, self._replicas
         if replicas.throttles.leader.in_use and replicas.held_back(asked.tp, self.replica_id):
             return 0
@@ -358,7 +359,7 @@ class Feed(TimerTask):
     # ---------------------------------------------------------------- its answer
 
     def serve(self, request: Any, desk: Desk, sink: CompletionSink) -> Awaitable[None] | None:
-        """Answers now, or when there is news; what it returns has to wait for the disk."""
+        """Answers now, or when there is news.  Where the disk is needed, await what it returns."""
         self._desk, self._sink = desk, sink
         if self._stirred:
             self._look()
@@ -385,7 +386,7 @@ class Feed(TimerTask):
         )
 
     def _read(self) -> None:
-        """Reads what is ready and not read yet."""
+        """Reads the ready partitions that have not been read yet."""
         left, some, results = self._most, False, self._results
         for fed in self._ready:
             if fed not in results:
@@ -401,8 +402,8 @@ class Feed(TimerTask):
             self._desk.fed(request, self.nothing(), ())
 
     def _result(self, fed: Fed, most: int, min_one: bool) -> FetchedPartition:
-        """One partition as the answer has it now: whole batches within `most` bytes, but the first
-        batch of an answer whole whatever its size (KIP-74)."""
+        """One partition's part of the answer: whole batches within `most` bytes, but the first
+        batch of an answer whatever its size (KIP-74)."""
         asked, replicas = fed.asked, self._replicas
         log = self.in_step(fed)
         if log is not None and log.log_end_offset == asked.fetch_offset:
@@ -436,7 +437,7 @@ class Feed(TimerTask):
         )  # fmt: skip
 
     def _answer(self, request: Any) -> None:
-        """Sends records, errors, and offsets that are news."""
+        """Sends records, errors, and offsets that the follower does not know yet."""
         if self._request is not None:
             self._stop_waiting()
         self._busy = False
@@ -474,7 +475,7 @@ class Feed(TimerTask):
         self._desk.fed(request, parts, errors)
 
     def _may_rest(self, fed: Fed) -> bool:
-        """Whether another read would give the same, and change nothing but times."""
+        """Whether another read would give the same result, and change only the follower's times."""
         log, asked, follower = self.in_step(fed), fed.asked, fed.follower
         if log is None or follower is None or follower.fed is not fed:
             return False
@@ -519,7 +520,7 @@ class Feed(TimerTask):
         self._sink.purgatories.fetches.pending -= 1
 
     def look(self) -> None:
-        """There is news."""
+        """Handles news; the completion sink calls it after `stir`."""
         self._queued = False
         request = self._request
         if request is None:
@@ -538,7 +539,7 @@ class Feed(TimerTask):
                 self._note(fed, self.in_step(fed))
 
     def run(self) -> None:
-        """The time on the wheel has come: this wait's, or that of one before."""
+        """Called by the wheel at the deadline of this wait, or of an earlier one."""
         if self._request is None:
             return
         sink = self._sink
@@ -563,7 +564,7 @@ class Feed(TimerTask):
         self._desk.feed_failed(request, error)
 
     def give_up(self) -> None:
-        """Another fetch came, or the session ends: nobody waits for the answer."""
+        """Ends the current fetch: another one came, or the session ends; nobody waits for it."""
         self._serial += 1
         self._busy = False
         if (request := self._request) is not None:
@@ -572,7 +573,7 @@ class Feed(TimerTask):
             self._desk.fed(request, self.nothing(), ())
 
     def close(self) -> None:
-        """The session has ended."""
+        """Ends the session."""
         for fed in self.partitions.values():
             fed.detach()
         self.give_up()

@@ -1,11 +1,12 @@
 """The leader's side of incremental fetch sessions (KIP-227).  Pure; the caller passes in the time
 and random numbers.
 
-A session remembers what its client asked for and what it was last told, so that requests carry only
-changes and answers only partitions with news.  A follower's session is its feed (`feed`).  The
-cache is bounded (max.incremental.fetch.session.cache.slots).  A new session replaces the one that
-was unused longest if that has been idle for two minutes, or a client's session if a follower asks;
-otherwise the fetch is served without a session (id 0).
+A session remembers the partitions that its client fetches and the offsets last answered, so that
+requests carry only changes and answers only partitions with news.  A follower's session is its feed
+(`feed`).  The cache is bounded (max.incremental.fetch.session.cache.slots).  When it is full, a new
+session replaces the one that was unused longest if that has been idle for two minutes.  Otherwise a
+follower's replaces the longest unused session of a consumer, and any other fetch is served without
+a session (id 0).
 """
 
 from __future__ import annotations
@@ -34,10 +35,10 @@ EVICT_AFTER_MS = 120_000
 
 @dataclass(slots=True, eq=False)
 class FetchSession:
-    """A consumer's."""
+    """A consumer's session."""
 
     privileged: ClassVar[bool] = False
-    """Whether it is a follower's."""
+    """Whether the session is a follower's."""
 
     id: int
     epoch: int = 1
@@ -49,8 +50,8 @@ class FetchSession:
     """(HW, LSO, log start offset) as last answered."""
 
     def next_asked(self, request: FetchRequest, now_ms: int) -> None:
-        """Takes the changes of a request; raises ApiError(FETCH_SESSION_ID_NOT_FOUND) if it is a
-        follower's, or FETCH_SESSION_TOPIC_ID_ERROR if it names topics in the other way."""
+        """Takes the changes of a request.  Raises ApiError: FETCH_SESSION_ID_NOT_FOUND for a
+        follower's, FETCH_SESSION_TOPIC_ID_ERROR unless it names topics as the session does."""
         if request.replica_id != CONSUMER_REPLICA_ID:
             raise ApiError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         if request.by_id != self.by_id:
@@ -63,7 +64,7 @@ class FetchSession:
         self.last_used_ms = now_ms
 
     def select(self, results: Iterable[FetchedPartition]) -> list[FetchedPartition]:
-        """Results with records, an error, or offsets that the client has not been told.
+        """The results with records, an error, or offsets that the client does not know yet.
 
         Partitions with records move to the end of the order, so that none starves the others
         (KIP-74).
@@ -85,8 +86,8 @@ class FetchSession:
 
 
 class FetchSessions:
-    """The cache.  `new_id` returns a random positive int32; `new_feed` makes a follower's session
-    of an id and a replica id."""
+    """The cache.  `new_id` returns a random positive int32; `new_feed` makes a follower's session,
+    given a session id and a replica id."""
 
     def __init__(
         self, slots: int, new_id: Callable[[], int], new_feed: Callable[[int, int], Feed]
@@ -105,7 +106,7 @@ class FetchSessions:
         return sum(len(session.partitions) for session in self._sessions.values())
 
     def close(self, session: FetchSession) -> None:
-        """Closes a session of which its client will not be told."""
+        """Closes a new session whose id its client will never receive."""
         self._remove(session.id)
 
     def _remove(self, session_id: int) -> None:
@@ -114,8 +115,8 @@ class FetchSessions:
             session.close()
 
     def steady(self, body: memoryview, now_ms: int) -> Feed | None:
-        """The feed that has taken a follower's fetch v11 in which only offsets are new; None if
-        the fetch has to be entered."""
+        """Gives a follower's fetch v11, if only offsets are new in it, to its feed, and returns
+        the feed; None if the fetch has to go through `enter`."""
         fetch = steady_fetch(body)
         if fetch is None:
             return None
@@ -132,8 +133,8 @@ class FetchSessions:
         return feed
 
     def enter(self, request: FetchRequest, now_ms: int) -> tuple[FetchSession | Feed | None, bool]:
-        """The session (or None), which has taken the request's changes, and whether the answer
-        names all partitions.
+        """Applies the request's changes.  Returns the session, or None without one, and whether
+        the answer must name all partitions.
 
         Raises ApiError(FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH).
         """

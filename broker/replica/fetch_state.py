@@ -1,14 +1,14 @@
-"""A follower's state of the partitions that it fetches from one leader, and the rule by which it
-truncates its log.  Pure.
+"""The state of each partition that a follower fetches from one leader, and the rule by which the
+follower truncates its log.  Pure.
 
-Before it appends anything from a new leader, a follower asks for the end of its own last epoch in
-the leader's history (OffsetsForLeaderEpoch) and cuts its log there.  Cutting at its own HW instead,
-as Kafka did before KIP-101, loses records that were committed while the HW had not reached the
-follower, and lets two logs differ for ever.  `truncation_step` is that rule, with KIP-279's
+Before it appends anything from a new leader, a follower asks where its own last epoch ended in the
+leader's history (OffsetsForLeaderEpoch), and cuts its log there.  A cut at the follower's own HW,
+as Kafka made it before KIP-101, loses records that were committed before the follower learned of
+the new HW, and lets two logs differ for ever.  `truncation_step` is that rule, with KIP-279's
 repetition if the leader names an epoch that this log never saw.
 
-A leader knows no epochs of records below its log start, so epochs say nothing of what a replica
-holds there.  `nothing_is_proved` is the rule for a log that lies there as a whole.
+A leader keeps no epochs for records below its log start, so epochs prove nothing about what a
+replica holds there.  `nothing_is_proved` is the rule for a log that lies wholly below it.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ UNDEFINED_OFFSET = -1
 
 @dataclass(slots=True)
 class FetchState:
-    """`ready_at` (trio's clock) delays a partition after an error; it is `truncating` until it
-    is in line with the leader.
+    """One partition.  It is `truncating` until its log is in line with the leader's; `ready_at`
+    (trio's clock) delays its next request after an error, or because of a throttle.
     """
 
     leader_epoch: LeaderEpoch
@@ -39,12 +39,12 @@ class FetchState:
     failures: int = 0
     """Failures in a row; the delay grows with them."""
     in_sync: bool = False
-    """It had everything below the HW at its last fetch, or began as a member of the ISR; then no
-    throttle holds it back."""
+    """Whether the log had everything below the leader's HW after its last fetch, or began as a
+    member of the ISR; no throttle then holds the partition back."""
     lag: int = 0
-    """How far it was behind the leader's HW at that fetch."""
+    """How far the log was behind the leader's HW after that fetch."""
     asked: FetchPartition | None = None
-    """As the last fetch named it: the same object goes on standing for the same request."""
+    """The partition as the last fetch named it; an unchanged request keeps the same object."""
 
     def ask(self, tp: TopicPartition, log_start: int, max_bytes: int) -> FetchPartition:
         known = self.asked
@@ -71,9 +71,9 @@ def truncation_step(
 ) -> Truncation:
     """The truncation of this log after the leader's answer (epoch, end offset).
 
-    The leader answers with the largest epoch that it knows at or below the one asked for, and with
-    the end of that epoch.  Undefined answers come from leaders without epochs (message formats
-    before v2): then only the HW is left.
+    The answer names the largest epoch that the leader knows at or below the requested one, and the
+    offset where that epoch ended.  Leaders without epochs (message formats before v2) answer with
+    an undefined offset; the log is then cut at the HW.
     """
     end = log.log_end_offset
     if leader_end_offset == UNDEFINED_OFFSET:
@@ -90,19 +90,22 @@ def truncation_step(
 
 
 def nothing_is_proved(log_end: int, high_watermark: int, leader_start: int) -> bool:
-    """Whether a follower that comes back drops its log before it fetches.
+    """Whether a follower that comes back must drop its log before it fetches.
 
-    All its records are deleted at the leader, and those above its own HW may be others than were
-    committed: a leader that was cut off appends them, and the next leader's are deleted meanwhile.
-    No reader is shown any of them, but kept they would come between what is committed and a log
-    start that a crash puts back, and the leader's batch that spans its log start could not follow.
+    The leader has deleted every offset of this log, so no epoch shows where the two logs differ.
+    Above its own HW the log may hold other records than were committed at these offsets: this
+    replica may have appended them as a leader that was cut off, while the next leader committed its
+    own there, and deleted them.  No reader sees such records at first.  But a crash can bring back
+    an older log start, below them: they would then stand among committed records.  And a batch of
+    the leader that spans the leader's log start begins below this log's end: it could not be
+    appended.
     """
     return high_watermark < log_end <= leader_start
 
 
 def cuts_as_epochs_say(log: Log, offset: int, leader_epoch: int, leader_end_offset: int) -> bool:
-    """Invariant 5: a cut to `offset` gives up only what lies above the end of the leader's epoch,
-    in its log or in this one.  A leader without epochs leaves nothing to go by.
+    """Invariant 5: a cut to `offset` removes only records above the end of the leader's epoch, in
+    the leader's log or in this one.  With a leader without epochs there is nothing to check.
     """
     if leader_end_offset == UNDEFINED_OFFSET:
         return True

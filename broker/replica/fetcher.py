@@ -6,9 +6,9 @@ Before a partition is fetched it is brought in line with the leader (`fetch_stat
 waits at the leader is given up, with its connection, when partitions are added: a failover must not
 wait for a long poll to end.
 
-A fetch looks only at the partitions that are *due*: those of the last answer, those that came,
-went or wait, and those whose log start moved.  The session asks for all others as before, so that a
-fetch costs what has changed.
+A fetch looks only at the partitions that are *due*: those in the last answer, those that were
+added, removed or delayed, and those whose log start moved.  The session asks for all others as
+before, so a fetch costs as much as has changed.
 
 An answer is used only for partitions whose state is still that of the request: a LeaderAndIsr may
 have come meanwhile.
@@ -80,7 +80,7 @@ class ReplicaFetcher:
         self.address = address
         self.states: dict[TopicPartition, FetchState] = {}
         self._due: dict[TopicPartition, None] = {}
-        """Partitions of which the session's next request may have to say something new."""
+        """The partitions about which the session's next request may have something new to say."""
         self._max_bytes = 0
         """replica.fetch.max.bytes, as the session knows it."""
         self.fetches = SampledRate(RATE_SAMPLES, RATE_WINDOW_MS)
@@ -91,7 +91,7 @@ class ReplicaFetcher:
         self._connection: ClientConnection | None = None
 
     def add(self, partition: Partition, address: Address) -> None:
-        """Takes over a partition, and interrupts what is under way for the others."""
+        """Takes over a partition, and interrupts the fetch that is under way for the others."""
         follower_log = partition.require_log()
         if not partition.in_isr and follower_log.doubtful_from is not None:
             log.warning(
@@ -101,9 +101,9 @@ class ReplicaFetcher:
             partition.truncate_to(follower_log.doubtful_from)
             follower_log.doubtful_from = None
         state = FetchState(partition.leader_epoch, follower_log.log_end_offset)
-        state.in_sync = partition.in_isr  # until its first fetch tells
+        state.in_sync = partition.in_isr  # until its first fetch shows
         if follower_log.epochs.latest < 0:
-            # epochs say nothing of an empty log, or of one older than epochs
+            # epochs prove nothing about an empty log, or about one older than epochs
             partition.truncate_to(min(partition.high_watermark, follower_log.log_end_offset))
             state.offset, state.truncating = follower_log.log_end_offset, False
         self.states[partition.tp] = state
@@ -122,7 +122,7 @@ class ReplicaFetcher:
             self.look_at(tp)
 
     def look_at(self, tp: TopicPartition) -> None:
-        """Makes it due."""
+        """Makes a partition due."""
         self._due[tp] = None
 
     # ---------------------------------------------------------------- the loop
@@ -170,8 +170,8 @@ class ReplicaFetcher:
         await self._fetch(connection)
 
     def _look_around(self) -> None:
-        """Makes all due where a change may concern all: a session that begins, a property; a
-        throttle may hold back any of them at any time."""
+        """Makes all partitions due if the session is new, if replica.fetch.max.bytes has changed,
+        and while there is a throttle, which may hold back any of them at any time."""
         max_bytes = self.manager.config.replica_fetch_max_bytes
         throttled = self.manager.throttles.follower.in_use
         if self._session.is_new or throttled or max_bytes != self._max_bytes:
@@ -179,7 +179,7 @@ class ReplicaFetcher:
         self._max_bytes = max_bytes
 
     async def _changes(self, now: float) -> dict[TopicPartition, FetchPartition | None]:
-        """The next request's news of the partitions that are due; those that wait stay due."""
+        """What the next request says of the due partitions; those delayed stay due."""
         quota, partitions, states = (
             self.manager.throttles.follower,
             self.manager.partitions,
@@ -217,13 +217,13 @@ class ReplicaFetcher:
         state.ready_at = trio.current_time() + self._backoff_s(state.failures)
 
     def _backoff_s(self, failures: int) -> float:
-        """Up to replica.fetch.backoff.ms, and short at first: a follower often learns of a leader
-        before the leader itself does, and acks=all waits for it."""
+        """Short at first, later up to replica.fetch.backoff.ms: a follower often learns of a leader
+        before the leader itself does, and acks=all waits for the follower."""
         longest = self.manager.config.replica_fetch_backoff_ms / 1000
         return min(FIRST_BACKOFF_S * 2 ** min(failures - 1, 10), longest)
 
     def _fenced(self, tp: TopicPartition, code: int) -> None:
-        """The leader's epoch is newer than this one's: only a LeaderAndIsr can help."""
+        """Gives up a partition whose leader has a newer epoch: only a LeaderAndIsr can help."""
         log.info("%s: fetcher fenced by leader %d (%s)", tp, self.leader, ErrorCode(code).name)
         self.remove(tp)
 
@@ -273,7 +273,7 @@ class ReplicaFetcher:
                 self._truncate(tp, asked, p.error_code, p.leader_epoch, p.end_offset)
                 if not asked.truncating and self._is_unproved(tp, p.end_offset):
                     asked.truncating, unproved[tp] = True, asked
-        # no checkpoint may name more than the cut logs hold when the first append follows
+        # before the first append, no checkpoint may name more than the cut logs hold
         await self.manager.logs.settle()
         if unproved:
             await self._prove(connection, unproved)
@@ -306,16 +306,16 @@ class ReplicaFetcher:
         state.failures = 0
 
     def _is_unproved(self, tp: TopicPartition, leader_end: int) -> bool:
-        """Whether the leader's epochs prove nothing, should its log start at this log's end."""
+        """Whether the leader's epochs would prove nothing if its log began at this log's end."""
         partition = self.manager.partitions[tp]
         end = partition.require_log().log_end_offset
-        # a leader that was deposed may be told of an ISR that it was still in
+        # being in the ISR is no proof: a deposed leader may still be in the one that it is sent
         return partition.high_watermark < end == leader_end
 
     async def _prove(
         self, connection: ClientConnection, unproved: dict[TopicPartition, FetchState]
     ) -> None:
-        """Before the first fetch, by which the leader could count them as in sync."""
+        """Drops logs that prove nothing, before a first fetch could count them as in sync."""
         starts = await self._list_offsets(connection, unproved, EARLIEST)
         for tp, state in unproved.items():
             if self.states.get(tp) is not state:
@@ -349,7 +349,7 @@ class ReplicaFetcher:
             if self._due:
                 waits = [self.states[tp].ready_at for tp in self._due]
                 await self._wait_added(max(min(waits) - now, 0.001))
-            return  # all were removed, or wait
+            return  # all are removed or delayed
         config = self.manager.config
         request = self._session.change(
             changes,
@@ -418,7 +418,7 @@ class ReplicaFetcher:
                 await self._flush(partition, partition.log)
 
     async def _flush(self, partition: Partition, follower_log: Log) -> None:
-        """With flush.messages=1, before the next fetch says what this broker has."""
+        """Flushes (flush.messages=1) before the next fetch says what this broker has."""
         try:
             await follower_log.flush()
         except OSError as e:
@@ -441,8 +441,8 @@ class ReplicaFetcher:
             self._delay(state)
             return
         except UnexpectedOffsetError as e:
-            # logs that truncation should have made equal are not: only a new term can mend that,
-            # and the other partitions must not suffer for it
+            # truncation should have made the logs equal, and has not: only a new leader epoch can
+            # mend that, and the other partitions must not suffer for it
             log.error(
                 "%s: what leader %d sent does not continue this log (%s): not fetched until its"
                 " next leader epoch", tp, self.leader, e,
@@ -461,8 +461,8 @@ class ReplicaFetcher:
             quota.record(fetched.size, monotonic_ms())
 
     async def _find_place(self, connection: ClientConnection, tp: TopicPartition) -> None:
-        """Finds a new place: this LEO is outside the leader's log, above its end after an unclean
-        election, else below its start.
+        """Brings a log in line whose end is outside the leader's log: above the leader's end
+        (after an unclean election), or below its start.
         """
         state, partition = self.states.get(tp), self.manager.partitions.get(tp)
         if state is None or partition is None:

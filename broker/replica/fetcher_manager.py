@@ -1,4 +1,4 @@
-"""The replica fetchers of one broker, and which of them has which partition.
+"""The replica fetchers of one broker, and the partitions that each of them fetches.
 
 For each leader broker there are num.replica.fetchers fetchers (`fetcher`).
 Source: AbstractFetcherManager, ReplicaFetcherManager.
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from highwater.broker.replica.replica_manager import ReplicaManager
 
 AT_ONCE = 100
-"""Partitions of a LeaderAndIsr that are handed out before other tasks run."""
+"""The number of partitions of a LeaderAndIsr assigned before other tasks run."""
 
 
 class FetcherManager:
-    """Hands partitions to fetchers by leader; a partition without a reachable leader waits for
-    news.
+    """Assigns partitions to fetchers by leader; a partition whose leader has no address waits for
+    the next LeaderAndIsr.
     """
 
     def __init__(self, manager: ReplicaManager) -> None:
@@ -79,7 +79,7 @@ class FetcherManager:
             owner = self._owner.get(tp)
             now = None if owner is None else owner.states.get(tp)
             if before is not None and now is not None:
-                now.in_sync = before.in_sync  # or a throttle would take it out of the ISR
+                now.in_sync = before.in_sync  # else a throttle would take it out of the ISR
 
     def stop(self, tps: Iterable[TopicPartition]) -> None:
         """Stops fetching: from here on no answer changes these logs."""
@@ -89,7 +89,7 @@ class FetcherManager:
                 fetcher.remove(tp)
 
     def look_at(self, tp: TopicPartition) -> None:
-        """Looks at it again for its next fetch, which may have to say something else of it."""
+        """Makes it due: its next fetch may have something new to say about it."""
         fetcher = self._owner.get(tp)
         if fetcher is not None:
             fetcher.look_at(tp)

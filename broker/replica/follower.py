@@ -40,7 +40,7 @@ class FedPort(Protocol):
 
 @dataclass(slots=True)
 class Follower:
-    """Times are monotonic milliseconds of the leader."""
+    """One follower.  Times are the leader's, in monotonic milliseconds."""
 
     broker_id: int
     log_end_offset: int = UNKNOWN_OFFSET
@@ -49,8 +49,8 @@ class Follower:
     last_fetch_ms: int = 0
     last_fetch_leader_end: int = 0
     fed: FedPort | None = field(default=None, compare=False, repr=False)
-    """The session by which it fetches.  While that rests, fetches pass the partition over, and the
-    times above stand still."""
+    """The partition in the feed by which the follower fetches.  While it rests, fetches pass it
+    over, and the times above stand still."""
 
     def fetched(self, offset: int, log_start: int, leader_end: int, now_ms: int) -> None:
         """Notes a fetch from `offset` while the leader's LEO was `leader_end`."""
@@ -65,8 +65,8 @@ class Follower:
         return self.log_end_offset == leader_end or now_ms - self.last_caught_up_ms <= max_lag_ms
 
     def new_term(self, new_leader: bool, in_isr: bool, leader_end: int, now_ms: int) -> None:
-        """Begins a new leader epoch.  A member of the ISR gets its full time to show up; any other
-        must not hold the HW back.  Only a leader that goes on knows what the log holds."""
+        """Begins a new leader epoch.  A member of the ISR gets its full time to fetch; no other may
+        hold the HW back.  A new leader does not know yet what the follower's log holds."""
         self.last_caught_up_ms = now_ms if in_isr else -(1 << 60)
         if new_leader:
             self.log_end_offset = self.log_start_offset = UNKNOWN_OFFSET

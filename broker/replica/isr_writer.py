@@ -1,22 +1,22 @@
 """Writes ISR changes to ZooKeeper, under the version that the leader knew, and notifies the
 controller.
 
-One attempt can end in three ways.  It succeeded: the partition commits it.  The version was wrong:
-another write came before, either an earlier attempt whose answer was lost (then the znode holds
-exactly what was to be written, one version on) or the controller's (then the change is dropped).
-The outcome is unknown (the connection was lost): it is tried again until one of the first two is
-known; meanwhile the partition counts both ISRs.
+One attempt can end in three ways.  It succeeded: the partition commits the change.  The version
+was wrong: another write came first, either an earlier attempt whose answer was lost (then the znode
+holds exactly what was to be written, one version on) or the controller's (then the change is
+dropped).  The outcome is unknown (the connection was lost): the writer tries again until it knows
+which of the first two happened; meanwhile the partition counts both ISRs.
 
-A deleted topic that is made again has the znode versions of its former life, from 0 on, so a write
-that was sent in that life and arrives in the next would stand.  `quiet` waits until none can: then
-StopReplica is answered, without which the controller does not delete the znodes.  A write whose
-connection was lost can arrive until a later operation of its session was answered, or that session
-has ended.  (Kafka's brokers have no such wait.)
+When a deleted topic is created again, its znodes' versions begin at 0 again.  So a write that was
+sent for the old topic, and arrives late, could succeed on the new one.  `quiet` waits until no such
+write can arrive; StopReplica is answered only then, and without that answer the controller does not
+delete the znodes.  A write whose connection was lost can arrive until ZooKeeper has answered a
+later operation of its session, or the session has ended.  (Kafka's brokers have no such wait.)
 
-/isr_change_notification carries the partitions whose ISR changed, so that the controller can spread
-the new state.  The first change after a quiet time is told almost at once, later ones in batches,
-at most one every NOTIFY_EVERY_S.  (Kafka waits for 5 s without changes, 60 s at most; its brokers'
-Metadata is that much behind.)
+/isr_change_notification names the partitions whose ISR changed, so that the controller can spread
+the new state.  The first change after a quiet time is reported almost at once, later ones in
+batches, at most one every NOTIFY_EVERY_S.  (Kafka waits until 5 s pass without a change, 60 s at
+most; its brokers' metadata lags by as much.)
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ NOTIFY_LINGER_S, NOTIFY_EVERY_S = 0.05, 2.5
 
 
 class IsrWriter:
-    """A queue of at most one change a partition (`Isr` allows no more), and IN_FLIGHT writers."""
+    """A queue with at most one change a partition (`Isr` allows no more), and IN_FLIGHT writers."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class IsrWriter:
         settled: Callable[[IsrChange, ZkVersion | None], None],
         zk: Callable[[], ZooKeeper | None],
     ) -> None:
-        """`settled` is told the version at which a change stands, or None if it never will."""
+        """`settled` gets the znode's version that has the change, or None if none will."""
         self._partition = partition
         self._settled = settled
         self._zk = zk
@@ -72,7 +72,7 @@ class IsrWriter:
         self._wake.set()
 
     async def quiet(self, tps: Iterable[TopicPartition]) -> None:
-        """Returns when no write for these partitions, which are not led any more, can arrive."""
+        """Waits until no write can arrive for these partitions, which are not led any more."""
         for tp in tps:
             while self._unsettled[tp]:
                 await self._ended.wait()
@@ -112,7 +112,7 @@ class IsrWriter:
             self._ended = trio.Event()
 
     async def _answered(self, zk: ZooKeeper, change: IsrChange) -> bool:
-        """Tries once; False where the outcome is unknown."""
+        """Tries once; False if the outcome is unknown."""
         try:
             settled = await self._write(zk, change)
         except (ConnectionLoss, SessionExpired):
@@ -126,7 +126,7 @@ class IsrWriter:
         return True
 
     async def _overtaken(self, zk: ZooKeeper, tp: TopicPartition) -> bool:
-        """Whether an operation that follows the write in its session was answered."""
+        """Whether ZooKeeper has answered an operation that follows the write in its session."""
         try:
             await zk.exists(znodes.state_path(tp))
         except ConnectionLoss:
@@ -145,7 +145,7 @@ class IsrWriter:
         )
 
     async def _write(self, zk: ZooKeeper, change: IsrChange) -> ZkVersion | None:
-        """The version at which the change stands, or None if something newer does."""
+        """The znode's version that has the change, or None if the znode holds something newer."""
         path = znodes.state_path(change.tp)
         state = znodes.PartitionState(
             change.controller_epoch,

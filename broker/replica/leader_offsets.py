@@ -1,4 +1,4 @@
-"""A follower's question where its leader's logs begin or end (ListOffsets)."""
+"""Asks a leader, for a follower, where its logs begin or end (ListOffsets)."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ async def list_offsets(
     which: int,
     timeout_s: float,
 ) -> dict[TopicPartition, int]:
-    """The log end offset (LATEST) or log start offset (EARLIEST) of each partition; one that the
-    leader answers with an error is left out.  Raises OSError.
+    """The log end offset (LATEST) or log start offset (EARLIEST) of each partition, without
+    those that the leader answers with an error.  Raises OSError.
     """
     request = ListOffsetsRequest
     topics: dict[str, list[object]] = {}

@@ -1,8 +1,8 @@
 """The topic ids of this broker's logs, as LeaderAndIsr names them.
 
 A log that knows no id takes the one that the controller names, once.  A log that knows another one
-belongs to another topic of that name: the replica takes no part (INCONSISTENT_TOPIC_ID).  Of ids
-that the controller does not name the answer tells it.
+belongs to another topic of that name: the replica takes no part (INCONSISTENT_TOPIC_ID).  The
+answer to LeaderAndIsr names the ids that the logs have and the request does not name.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 WRITTEN_AT_ONCE = 20
-"""Files in one call of the worker thread."""
+"""The number of files written in one call of the worker thread."""
 
 
 async def take(logs: LogManager, update: LeaderAndIsrUpdate) -> None:
-    """Writes the ids into logs that have none.  A directory that fails goes offline."""
+    """Writes ids for the logs that have none.  A directory that fails goes offline."""
     todo = []
     for tp, _ in update.states:
         topic_id, replica_log = update.topic_ids.get(tp.topic), logs.get(tp)
@@ -66,7 +66,7 @@ def fits(logs: LogManager, tp: TopicPartition, topic_id: bytes | None) -> bool:
 
 
 def unnamed(logs: LogManager, update: LeaderAndIsrUpdate) -> dict[str, bytes]:
-    """By topic, an id that a log has and the request does not name."""
+    """The ids, by topic, that logs have and the request does not name."""
     found = {}
     for tp, _ in update.states:
         replica_log = logs.get(tp)

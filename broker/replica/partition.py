@@ -98,45 +98,47 @@ class Partition:
         self.max_lag_ms = max_lag_ms
         """A follower that was last caught up longer ago than this leaves the ISR."""
         self.is_alive = is_alive
-        """Tells whether a broker is alive: only then may it join the ISR."""
+        """Whether a broker is alive: only then may it join the ISR."""
         self.log: Log | None = None
-        """None before `host` and while OFFLINE, else never; another directory's copy replaces it
-        only where both end at the same offset."""
+        """None before `host` and while OFFLINE, never otherwise; a copy in another directory
+        replaces it only when both end at the same offset."""
         self.role = Role.NONE
         """NONE before the first LeaderAndIsr and once deleted; OFFLINE is for good."""
         self.leader: BrokerId = NO_LEADER
-        """The broker that LeaderAndIsr named for `leader_epoch`; `stop` leaves it."""
+        """The broker that LeaderAndIsr named for `leader_epoch`; `stop` does not change it."""
         self.leader_epoch = LeaderEpoch(-1)
-        """The newest that LeaderAndIsr has named: never falls, -1 before the first."""
+        """The newest epoch that LeaderAndIsr has named; it never falls, and is -1 at first."""
         self.controller_epoch = ControllerEpoch(0)
-        """Of the LeaderAndIsr that named `leader_epoch`; every IsrChange carries it."""
+        """The epoch in the LeaderAndIsr that named `leader_epoch`; every IsrChange carries it."""
         self.replicas: tuple[int, ...] = ()
-        """As assigned when `leader_epoch` began; this broker is one of them."""
+        """The replicas assigned when `leader_epoch` began; this broker is one of them."""
         self.adding: tuple[int, ...] = ()
-        """Those of `replicas` that a reassignment brings; empty without one."""
+        """The members of `replicas` that a reassignment adds; empty without one."""
         self.removing: tuple[int, ...] = ()
-        """Those of `replicas` that a reassignment takes away; empty without one."""
+        """The members of `replicas` that a reassignment takes away; empty without one."""
         self.in_isr = False  # whether this broker was in the ISR when `leader_epoch` began
         self.isr = Isr()
-        """On a leader as ZooKeeper last had it, and at most one change; elsewhere unused."""
+        """On a leader: ZooKeeper's latest ISR, and at most one pending change; else unused."""
         self.followers: dict[int, Follower] = {}
-        """On a leader all other replicas and members of the ISR; elsewhere unused."""
+        """On a leader: all other replicas and members of the ISR; else unused."""
         self._high_watermark = 0
         """At most the log's end; on a leader it never falls, and is never above the LEO of a member
         of the maximal ISR.  Invariant 2."""
         self.epoch_start_offset = 0
-        """On a leader the log's end when `leader_epoch` began: never above it.  Invariant 7."""
+        """On a leader: the log's end when `leader_epoch` began, so never above its end now.
+        Invariant 7."""
         self.min_insync_replicas = 1
-        """The topic's; it may be more than there are replicas (`effective_min_isr` is not)."""
+        """The topic's setting; it may exceed the number of replicas (`effective_min_isr` may
+        not)."""
         self.generation = 0
-        """Never falls, and rises whenever this broker ceases to lead: an append of a term that has
-        ended is not acknowledged, even where the broker leads again meanwhile.  Invariant 4."""
+        """A counter that rises whenever this broker ceases to lead, and never falls: so an append
+        of an ended term is not acknowledged, even if the broker leads again.  Invariant 4."""
 
     # ---------------------------------------------------------------- the log
 
     def host(self, log: Log, checkpoint: int, min_isr: int) -> None:
-        """Begins with this log; `checkpoint` is the HW in the checkpoint file, and is kept within
-        the log that recovery has found.
+        """Starts to use this log.  The HW becomes `checkpoint`, the HW in the checkpoint file,
+        within the bounds of the log that recovery has found.
         """
         self.log = log
         self.min_insync_replicas = min_isr
@@ -231,8 +233,8 @@ class Partition:
         self.generation += 1
 
     def stop(self, delete: bool) -> None:
-        """StopReplica: with `delete` this broker no longer holds the partition, else it only ceases
-        to lead, and waits for the next LeaderAndIsr.
+        """Handles StopReplica: with `delete` this broker gives the partition up; without, it only
+        ceases to lead, and waits for the next LeaderAndIsr.
         """
         self.stir()
         if delete:
@@ -244,7 +246,7 @@ class Partition:
         self.generation += 1
 
     def go_offline(self) -> None:
-        """Its directory failed: nothing is served, and nothing more is written."""
+        """Handles the failure of the log's directory: nothing more is served or written."""
         self.stir()
         self.role = Role.OFFLINE
         self.log = None
@@ -253,8 +255,8 @@ class Partition:
     # ---------------------------------------------------------------- leader
 
     def stir(self, *, ends_wait: bool = True) -> None:
-        """Tells its followers' feeds (`replica/feed.py`), before what they read changes;
-        `ends_wait` is `Feed.stir`'s."""
+        """Notifies the followers' feeds (`replica/feed.py`) before anything changes that they
+        read; `Feed.stir` explains `ends_wait`."""
         for follower in self.followers.values():
             if (fed := follower.fed) is not None:
                 fed.feed.stir(fed, ends_wait=ends_wait)
@@ -266,7 +268,7 @@ class Partition:
     @property
     def under_min_isr(self) -> bool:
         members = len(self.isr.members)
-        # no more replicas than there are can be wanted
+        # a topic cannot require more replicas than it has
         return members < self.min_insync_replicas and (
             self.role is Role.LEADER and members < self.effective_min_isr
         )
@@ -274,8 +276,8 @@ class Partition:
     def verify_transaction(
         self, producer_id: int, epoch: int, sequence: int, wall_ms: int
     ) -> Verification | None:
-        """The verification that `append` needs with a batch that begins a transaction, once the
-        transaction coordinator has agreed (KIP-890); None if it need not be asked.
+        """Begins the verification that `append` needs for a batch that begins a transaction: the
+        transaction coordinator must agree first (KIP-890).  None if it need not be asked.
         """
         log = self.leader_log()
         if not log.config.verify_transactions:
@@ -312,8 +314,8 @@ class Partition:
         """Checks batches as their origin requires, and appends them as leader; the second value is
         True if the HW moved.
 
-        `examined` is the header of a client's batch that `validation.examine` has passed before;
-        `verification` is that of `Log.append_as_leader`.
+        `examined` is the header of a client's batch that `validation.examine` has accepted;
+        `Log.append_as_leader` explains `verification`.
         Raises ApiError (NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS, then errors of the batch or
         its producer), or OSError from the disk, with nothing changed.
         """
@@ -334,8 +336,8 @@ class Partition:
         return info, moved
 
     def _feed(self, records: memoryview, headers: list[BatchHeader], base: int) -> None:
-        """Leaves what was just written with the feeds that wait for exactly that: they need not
-        read it back."""
+        """Gives what was just written to the feeds that wait at exactly this offset, so that they
+        need not read it back."""
         for follower in self.followers.values():
             fed = follower.fed
             if fed is not None and fed.feed.waits and fed.asked.fetch_offset == base:
@@ -344,13 +346,13 @@ class Partition:
     def follower_fetched(
         self, follower_id: int, offset: int, log_start: int, now_ms: int
     ) -> tuple[bool, IsrChange | None]:
-        """Records a follower's fetch, read without an error: it holds all below its offset."""
+        """Records a follower's fetch that was read without an error: it has all below `offset`."""
         log = self.leader_log()
         follower = self.followers.get(follower_id)
         if follower is None:
             raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         if (fed := follower.fed) is not None and fed.rests:
-            fed.feed.stir(fed)  # this fetch came by another session
+            fed.feed.stir(fed)  # this fetch came in another session
         before = follower.log_end_offset
         follower.fetched(offset, log_start, log.log_end_offset, now_ms)
         change = self._maybe_expand(follower)
@@ -371,7 +373,7 @@ class Partition:
         return self._propose((*self.isr.members, follower.broker_id), shrink=False)
 
     def maybe_shrink(self, now_ms: int) -> IsrChange | None:
-        """Proposes to drop the followers not caught up for replica.lag.time.max.ms."""
+        """Proposes an ISR without the followers behind for more than replica.lag.time.max.ms."""
         if not self.is_leader or not self.isr.may_change or self.log is None:
             return None
         end = self.log.log_end_offset
@@ -406,9 +408,10 @@ class Partition:
         return joined_at >= self.high_watermark and joined_at >= self.epoch_start_offset
 
     def isr_settled(self, change: IsrChange, zk_version: ZkVersion | None, now_ms: int) -> bool:
-        """The write of `change` stands at `zk_version`, or was refused (None); True if HW moved.
+        """Takes the outcome of a write: the znode's new version, or None if ZooKeeper refused it.
+        True if the HW moved.
 
-        An answer that arrives after a newer LeaderAndIsr is about a state that is gone.
+        An outcome that arrives after a newer LeaderAndIsr is ignored: its state is gone.
         """
         if not self.is_leader or change.leader_epoch != self.leader_epoch:
             return False
@@ -427,7 +430,7 @@ class Partition:
         if log is None or self.under_min_isr:
             return False
         end = log.log_end_offset
-        # with flush.messages=1 the leader's own copy counts when it would survive a power loss
+        # with flush.messages=1 the leader's own copy counts once it would survive a power loss
         lowest = log.recovery_point if log.config.flush_messages == 1 else end
         maximal = self.isr.maximal
         for broker_id, follower in self.followers.items():
@@ -443,8 +446,8 @@ class Partition:
         return True
 
     def _all_have(self, offset: int) -> bool:
-        """Whether the ISR is large enough, and every member that it has or may have holds all below
-        the offset."""
+        """Whether the ISR is large enough, and every member of the maximal ISR holds everything
+        below the offset."""
         if self.under_min_isr or offset < self._high_watermark:
             return False
         for broker_id in (*self.isr.members, *(self.isr.pending or ())):
@@ -480,8 +483,8 @@ class Partition:
         return high_watermark if unstable is None else min(unstable, high_watermark)
 
     def epoch_end_offset(self, epoch: int) -> tuple[int, int]:
-        """(epoch, end offset) of OffsetsForLeaderEpoch: the largest epoch at or below the one asked
-        for.
+        """The answer to OffsetsForLeaderEpoch: the largest known epoch at or below `epoch`, and
+        the offset where it ends.
         """
         log = self.leader_log()
         if epoch == self.leader_epoch:
@@ -489,8 +492,8 @@ class Partition:
         return log.epochs.end_offset_for(epoch, log.log_end_offset)
 
     def latest_offset(self, isolation_level: int) -> int:
-        """The answer to a client's ListOffsets(latest); OFFSET_NOT_AVAILABLE until the HW reaches
-        this epoch (KIP-207), as it may lie below what the previous leader exposed."""
+        """The answer to a client's ListOffsets(latest).  OFFSET_NOT_AVAILABLE until the HW reaches
+        this epoch (KIP-207): it may still lie below what the previous leader showed."""
         self.leader_log()
         if self.high_watermark < self.epoch_start_offset:
             raise ApiError(ErrorCode.OFFSET_NOT_AVAILABLE)
@@ -514,9 +517,9 @@ class Partition:
     def truncate_to(self, offset: int) -> None:
         """Cuts the log as the leader's epochs demand.
 
-        The HW lies above the new end if this broker's HW came from a checkpoint of a log that lost
-        its tail; after an unclean election; and where compaction has left the leader no batch of
-        this log's last epoch, as may happen while this replica is away.
+        The HW can lie above the new end in three cases: it came from a checkpoint, and the log has
+        lost its tail since; an election was unclean; or compaction, while this replica was away,
+        has left the leader no batch of this log's last epoch.
         """
         log = self.require_log()
         log.truncate_to(offset)

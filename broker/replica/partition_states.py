@@ -1,4 +1,4 @@
-"""LeaderAndIsr and StopReplica in the form for the replica manager: one shape for all versions."""
+"""LeaderAndIsr and StopReplica as the replica manager takes them: one form for all versions."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class LeaderAndIsrUpdate:
 
     states: Sequence[tuple[TopicPartition, LeaderAndIsr]]
     leaders: Mapping[int, tuple[str, int]]
-    """By broker id, (host, port)."""
+    """(host, port) by broker id."""
     topic_ids: Mapping[str, bytes] = field(default_factory=dict)
-    """Of the topics whose ids the controller knows."""
+    """The topic ids that the controller knows."""
 
     @property
     def new_topics(self) -> list[str]:
@@ -39,7 +39,7 @@ class StopReplica:
 
     tp: TopicPartition
     leader_epoch: int
-    """-2: the topic goes away; -1: the sender does not know it."""
+    """-2: the topic is being deleted; -1: the sender does not know the epoch."""
     delete: bool
 
 

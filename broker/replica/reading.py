@@ -1,4 +1,4 @@
-"""The result of a read for a fetch, and KIP-595's check of the log of a follower."""
+"""The result of a read for a fetch, and KIP-595's check that the reader's log agrees."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class PartitionRead(NamedTuple):
 
     result: FetchedPartition
     at_once: bool
-    """Whether the fetch is answered because of this partition alone."""
+    """Whether this partition alone is reason enough to answer the fetch."""
     counted: int = 0
     """Bytes that count towards min_bytes."""
     segment: int | None = None
@@ -35,7 +35,7 @@ class ReadResult:
     last_stable_offset: int
     log_start_offset: int
     slice: LogSlice | None
-    """None with a diverging epoch."""
+    """None if the reader's log diverges."""
     aborted: Sequence[tuple[int, int]] | None = None
     """(producer id, first offset), for read_committed."""
     diverging: tuple[int, int] | None = None
@@ -46,9 +46,9 @@ def diverging_end(partition: Partition, asked: FetchPartition) -> tuple[int, int
     if the request does not give the epoch of the last record.
 
     Raises ApiError: OFFSET_OUT_OF_RANGE like Kafka's Partition.readRecords if nothing is known of
-    that epoch, and UNKNOWN_LEADER_EPOCH if it is later than this leader's own.  Then this leader
-    was replaced while it stood still, and the client's metadata is as old.  Kafka answers
-    OFFSET_OUT_OF_RANGE there too, and the client starts over.
+    that epoch, and UNKNOWN_LEADER_EPOCH if it is later than this leader's own: then this leader was
+    replaced while it stood still, and the client's metadata is just as old.  (Kafka answers
+    OFFSET_OUT_OF_RANGE there too, and the client starts over.)
     """
     if asked.last_fetched_epoch < 0:
         return None
@@ -67,8 +67,8 @@ def slice_of(
 ) -> LogSlice:
     """The batches to send below `limit`, perhaps none.
 
-    Raises ApiError: OFFSET_OUT_OF_RANGE, and UNKNOWN_SERVER_ERROR (as in Kafka) for less than no
-    bytes where there are some; and OSError of the disk.
+    Raises ApiError: OFFSET_OUT_OF_RANGE, and UNKNOWN_SERVER_ERROR (as in Kafka) if a negative
+    number of bytes is requested where there are some.  Raises OSError if the disk fails.
     """
     most = min(max_bytes, asked.max_bytes)
     piece = log.read(asked.fetch_offset, most, limit, min_one)
@@ -80,16 +80,16 @@ def slice_of(
 def counted_bytes(asked: FetchPartition, piece: LogSlice) -> int:
     """Bytes of a partition that count towards a fetch's min_bytes (DelayedFetch, case G).
 
-    All bytes below the limit, at most the partition's max_bytes: Kafka sends that many, the last
-    batch in part, while here only whole batches go out.  Bytes without room in the answer count
-    too, and the answer's first batch, which is sent whatever its size, counts whole.
+    These are all bytes below the limit, at most the partition's max_bytes: Kafka sends as many,
+    the last batch in part, while Highwater sends only whole batches.  Bytes that have no room in
+    the answer count too, and so does all of its first batch, which is sent whatever its size.
     """
     return max(piece.size, min(piece.available, asked.max_bytes))
 
 
 def in_older_segment(piece: LogSlice, first: int) -> bool:
-    """Whether there is something to read, and the limit lies in a later segment than `first`, which
-    held the fetch offset when the fetch came (DelayedFetch, case F)."""
+    """Whether there is something to read, and the limit lies in a later segment than `first`, the
+    segment of the fetch offset when the fetch came (DelayedFetch, case F)."""
     return piece.available > 0 and first < piece.limit_segment
 
 

@@ -58,8 +58,8 @@ WORK_AT_ONCE = 15
 
 
 class ReplicaManager:
-    """`is_alive` and `is_known` ask the metadata cache; `leader_lost` tells it that a fetcher's
-    connection broke; `zk` returns the live session or None.
+    """`is_alive` and `is_known` ask the metadata cache; `leader_lost` reports a fetcher's broken
+    connection to it; `zk` returns the live session or None.
     """
 
     def __init__(
@@ -130,8 +130,8 @@ class ReplicaManager:
         examined: BatchHeader | None = None,
         verification: Verification | None = None,
     ) -> AppendInfo:
-        """`Partition.append`, with its errors; a failing disk takes its directory offline
-        (KAFKA_STORAGE_ERROR).
+        """Calls `Partition.append`, and raises its errors; a failing disk takes its directory
+        offline (KAFKA_STORAGE_ERROR).
         """
         tp, wall_ms = partition.tp, self.world.clock.wall_ms()
         try:
@@ -155,7 +155,7 @@ class ReplicaManager:
         return info
 
     def flush_soon(self, partition: Partition) -> None:
-        """Plans a flush at log.flush.interval.messages; it takes all that was appended by then."""
+        """Plans the flush for log.flush.interval.messages; it takes all that is appended then."""
         self._to_flush[partition.tp] = None
         self._flush_wanted.set()
 
@@ -227,7 +227,7 @@ class ReplicaManager:
             return leader_log.aborted_transactions(piece.base_offset, piece.next_offset)
 
     def held_back(self, tp: TopicPartition, replica_id: int) -> bool:
-        """Whether the throttle keeps its records from this follower at the moment."""
+        """Whether the throttle keeps the partition's records from this follower at the moment."""
         quota = self.throttles.leader
         if not quota.in_use or not quota.holds_back(tp, monotonic_ms()):
             return False
@@ -241,7 +241,7 @@ class ReplicaManager:
     def progress(
         self, partition: Partition, replica_id: int, asked: FetchPartition, now_ms: int
     ) -> None:
-        """`follower_progress` of a partition that is known."""
+        """`follower_progress` for a caller that has the partition."""
         follower = partition.followers.get(replica_id)
         start = follower.log_start_offset if follower is not None else None
         moved, change = partition.follower_fetched(
@@ -259,7 +259,7 @@ class ReplicaManager:
         self.completed("Fetch", (tp,))
 
     def log_start_moved(self, tp: TopicPartition) -> None:
-        """A leader's followers are told with their next fetch, or the leader with this broker's."""
+        """Gives the new log start to followers in an answer, or to the leader in the next fetch."""
         partition = self.partitions.get(tp)
         if partition is not None:
             partition.stir()
@@ -270,7 +270,7 @@ class ReplicaManager:
     async def leader_and_isr(
         self, update: LeaderAndIsrUpdate, admit: Callable[[], None]
     ) -> dict[TopicPartition, ErrorCode]:
-        """Applies the request in its turn, if `admit` lets it through; raises as `admit` does."""
+        """Applies the request in its turn if `admit` lets it through; raises what that raises."""
         async with self._changing:
             admit()
             errors: dict[TopicPartition, ErrorCode] = {}
@@ -299,7 +299,7 @@ class ReplicaManager:
         }
 
     def _may_make(self, is_new: bool) -> bool:
-        """Whether to create a log: one that is not new may be in a directory that is offline."""
+        """Whether to create a log: one that is not new may be in an offline directory."""
         return is_new or not self.logs.offline_dirs
 
     def _log_config(self, topic: str) -> LogConfig:
@@ -329,7 +329,7 @@ class ReplicaManager:
             if state.leader == self.broker_id:
                 moved = partition.make_leader(state, monotonic_ms())
                 if partition.log is not None and partition.log.flush_due:
-                    self.flush_soon(partition)  # for recovered records: no append may ever follow
+                    self.flush_soon(partition)  # recovered records: no append may follow
                 log.info(
                     "%s: leader in epoch %d from offset %d, ISR %s",
                     tp, state.leader_epoch, partition.epoch_start_offset, list(state.isr),
@@ -374,7 +374,7 @@ class ReplicaManager:
         self.topic_overrides[topic] = overrides
         self.throttles.topic_configured(topic, overrides)
         for tp, log in self.logs.logs.items():
-            if tp.topic == topic:  # of a partition that the controller has yet to tell of, too
+            if tp.topic == topic:  # also before the controller has named the partition
                 log.config = self.logs.topic_config(overrides)
         for tp, partition in self.partitions.items():
             if tp.topic == topic and partition.log is not None:
@@ -385,7 +385,7 @@ class ReplicaManager:
     async def stop_replica(
         self, stops: Sequence[StopReplica], admit: Callable[[], None]
     ) -> dict[TopicPartition, ErrorCode]:
-        """Stops replicas, and deletes for good; `admit` is as for `leader_and_isr`."""
+        """Stops replicas; deletions are durable when it returns.  `admit`: see `leader_and_isr`."""
         async with self._changing:
             admit()
             errors = {s.tp: self._stop(s) async for s in in_turns(stops, WORK_AT_ONCE)}
@@ -471,7 +471,7 @@ class ReplicaManager:
         return len(gone)
 
     def partition_lost(self, partition: Partition) -> None:
-        """Handles the loss of its log."""
+        """Handles the loss of the partition's log."""
         self.fetchers.stop((partition.tp,))
         partition.go_offline()
         self._role_changed(partition)
@@ -512,5 +512,6 @@ class ReplicaManager:
 
 
 def _can_be(tp: TopicPartition) -> bool:
-    """A name that no folder can have would look like a failed directory, and stop the broker."""
+    """Whether a folder can have this name: one that cannot would look like a failed directory, and
+    stop the broker."""
     return is_valid_name(tp.topic) and tp.partition >= 0

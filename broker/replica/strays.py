@@ -1,11 +1,11 @@
-"""Replicas that a reassignment took from this broker while it was away.
+"""Finds the replicas that a reassignment took from this broker while it was away.
 
-The controller's StopReplica did not reach it then, and nothing else tells it: it is in no
-LeaderAndIsr any more.  A leader among them would go on serving who still asks it, in an epoch that
-is over.  The broker finds them itself in UpdateMetadata, which names each partition's replicas, and
-stops and deletes them as StopReplica would have done.
+The controller's StopReplica did not reach the broker then, and no LeaderAndIsr names it for these
+partitions any more.  A leader among the replicas would go on serving the clients that still use it,
+in an epoch that is over.  So the broker looks for such replicas in UpdateMetadata, which lists each
+partition's replicas, and stops and deletes them as StopReplica would have done.
 
-Source: KafkaController.stopRemovedReplicasOfReassignedPartition, which tells live brokers alone.
+Source: KafkaController.stopRemovedReplicasOfReassignedPartition, which reaches live brokers only.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ log = logging.getLogger(__name__)
 def strays(
     replicas: ReplicaManager, update: MetadataUpdate
 ) -> Generator[None, None, list[StopReplica]]:
-    """What of this broker the update assigns to others, in a newer leader epoch than it knows;
-    pauses after each STEP partitions."""
+    """This broker's replicas of partitions that the update assigns to other brokers, in a newer
+    leader epoch than the replica knows.  Pauses after each STEP partitions."""
     found: list[StopReplica] = []
     for n, tp in enumerate(update.partitions(), 1):
         state = update.topics[tp.topic][tp.partition]
-        # one that is taken away stays in the ISR, and counts there, for a moment
+        # a replica that is taken away stays in the ISR, and counts there, for a moment
         if state is not None and replicas.broker_id not in (*state.replicas, *state.isr):
             known = _last_epoch(replicas, tp)
             if known is not None and known < state.leader_epoch:
@@ -47,7 +47,7 @@ def strays(
 
 
 def _last_epoch(replicas: ReplicaManager, tp: TopicPartition) -> int | None:
-    """The newest leader epoch that the replica knows, -1 without any; None: there is no replica."""
+    """The newest leader epoch that this broker's replica knows, or -1; None without a replica."""
     partition, replica_log = replicas.partitions.get(tp), replicas.logs.get(tp)
     if partition is None and replica_log is None:
         return None

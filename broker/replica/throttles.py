@@ -1,15 +1,15 @@
-"""Replication throttles (KIP-73): the bytes a second that a reassignment may take from the others.
+"""Replication throttles (KIP-73): limits on the bytes a second that a reassignment may use.
 
 A throttle has two parts.  A topic lists its throttled replicas (leader.replication.throttled.
 replicas, follower.…; `*` or partition:broker pairs), and a broker has a rate for them
-(leader.replication.throttled.rate, follower.…; set while it runs, none otherwise).  The leader
-counts what it sends of the partitions in its list, the follower what it receives; a broker above
-the rate leaves those partitions out until the average is down again.
+(leader.replication.throttled.rate, follower.…; set at run time, no limit otherwise).  The leader
+counts the bytes that it sends of the partitions in its list, the follower those that it receives; a
+broker above the rate leaves those partitions out until the average has come down again.
 
-A member of the ISR is never held back, only a replica that catches up: records that producers wait
-for go on their way, and a throttle cannot shrink an ISR.  The leader looks into the ISR, the
-follower at its lag behind the HW.  The moves between log directories of one broker (KIP-113) have
-a rate of the same kind, for all of them (replica.alter.log.dirs.io.max.bytes.per.second).
+A throttle holds back only a replica that catches up, never a member of the ISR: it does not delay
+records for which producers wait, and cannot shrink an ISR.  The leader checks the ISR, the follower
+its own lag behind the HW.  All moves between log directories of one broker (KIP-113) share a rate
+of the same kind (replica.alter.log.dirs.io.max.bytes.per.second).
 
 Pure: the time comes in as a value.  Source: kafka.server.ReplicationQuotaManager.
 """
@@ -44,7 +44,7 @@ class _SimpleRate(SampledRate):
 
 
 class ReplicationQuota:
-    """One direction.  Without a bound nothing is ever exceeded, and everything is still counted."""
+    """The throttle of one direction.  Without a bound it still counts, and never exceeds."""
 
     def __init__(self, samples: int, window_s: int) -> None:
         self.bound = LONG_MAX
@@ -54,7 +54,7 @@ class ReplicationQuota:
         """Whether any topic lists throttled replicas of this broker."""
 
     def mark(self, topic: str, listed: str, broker_id: int) -> None:
-        """`listed` is the topic's property; of its pairs, those of this broker count."""
+        """`listed` is the topic's property; only its pairs with this broker count."""
         mine = frozenset(p for p, broker in _pairs(listed) if broker == broker_id)
         if listed.strip() == EVERY:
             self._throttled[topic] = None
@@ -85,7 +85,7 @@ class ReplicationQuota:
 
 
 def _pairs(listed: str) -> list[tuple[int, int]]:
-    """The pairs of a list such as `0:1,1:2`; other items (set by another broker) are left out."""
+    """The pairs of a list such as `0:1,1:2`; other items (by another broker) are left out."""
     found = []
     for item in listed.split(","):
         partition, _, broker = item.strip().partition(":")

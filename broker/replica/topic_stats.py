@@ -79,7 +79,7 @@ class TopicStats:
 
 
 class BrokerTopicStats(dict[str, TopicStats]):
-    """Counters by topic, made at the first use of a topic: ask for hosted ones only."""
+    """Counters by topic, made at a topic's first use: look up hosted topics only."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -127,8 +127,8 @@ class BrokerTopicStats(dict[str, TopicStats]):
     def fetched(
         self, topic: str, error: int, size: int, to_follower: bool, adding: bool = False
     ) -> None:
-        """Counts one partition of a hosted topic that was read for an answer; `adding`: for a
-        replica that a reassignment adds."""
+        """Counts one partition of a hosted topic that was read for an answer; with `adding`,
+        for a replica that a reassignment adds."""
         stats = self[topic]
         stats.total_fetch += 1
         if size:
@@ -148,7 +148,7 @@ class BrokerTopicStats(dict[str, TopicStats]):
             self.expired_consumers += 1
 
     def forget_all_but(self, hosted: Collection[str]) -> None:
-        """Drops the series of topics of which this broker no longer has a replica."""
+        """Drops the series of each topic of which this broker no longer has a replica."""
         for topic in [topic for topic in self if topic not in hosted]:
             stats, gone = self.pop(topic), self._gone
             for name in TopicStats.__slots__:
