@@ -2,7 +2,7 @@
 
 Checkpoints are a version, a count, and a line for each entry:
 
-    recovery-point-offset-checkpoint     below it all is on the disk (fsync), and needs no check
+    recovery-point-offset-checkpoint     all below is on the disk (fsync), and needs no check
     replication-offset-checkpoint        high watermarks
     log-start-offset-checkpoint          where DeleteRecords or retention moved a log's start
     cleaner-offset-checkpoint            where compaction has reached
@@ -11,7 +11,7 @@ Checkpoints are a version, a count, and a line for each entry:
 `meta.properties` names the directory's owner; `.kafka_cleanshutdown` exists after a shutdown that
 flushed everything, and is removed as soon as it is seen.
 
-Only formats live here: bytes in, values out.
+This module knows only the formats: bytes in, values out.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def _encode_lines(lines: Iterable[str]) -> bytes:
 
 
 def _decode_lines(data: bytes) -> list[list[str]]:
-    """The entries, split at blanks.  An empty file has none, as Kafka creates the file first.
+    """The entries, split at blanks.  An empty file has none: Kafka creates the file first.
 
     The count, or the missing end of the last line, reveals a file that a power loss cut short.
     """

@@ -1,7 +1,7 @@
 """Reads that do not keep the loop waiting for the disk.
 
-A lookup runs under `Disk.not_waiting`.  If a part of it is only on the disk, a worker thread loads
-that part, and the lookup starts again.  It sees the log as it is then.
+A lookup runs under `Disk.not_waiting`.  If some of its data is only on the disk, a worker thread
+loads that part, and the lookup starts again.  It then sees the log as it has become.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from highwater.world.api import ColdRead, Disk
 T = TypeVar("T")
 
 PLACES = 6
-"""The number of loads before a lookup may wait: an index, two places in the log, and pages that
+"""The number of loads before a lookup may wait: for an index, two places in the log, and pages that
 were dropped again."""
 
 
@@ -27,8 +27,8 @@ def read_at_once(disk: Disk, read: Callable[[], T]) -> T:
 async def read_loaded(
     disk: Disk, read: Callable[[], T], failed: Callable[[OSError], None], places: int = PLACES
 ) -> T:
-    """The result of `read`, once all it needs is in memory.  `failed` hears of an error of the
-    disk, and takes its directory offline; then `read` has that for its result."""
+    """The result of `read`, once all that it needs is in memory.  On a disk error `failed` takes
+    the directory offline, and the next `read` finds it so."""
     for _ in range(places):
         try:
             return read_at_once(disk, read)

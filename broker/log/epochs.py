@@ -6,18 +6,18 @@ So every batch carries the epoch of the leader that took it, and each replica ke
 parted.
 
 KIP-279 made the answer exact over several quick changes of leader: it names the largest epoch that
-is not above the one asked for, with its end, and the follower asks again if it does not know that
+is not above the requested one, with its end, and the follower asks again if it does not know that
 epoch itself.
 
-Compaction leaves holes, and one may hide where an epoch began.  A replica that copies such a log
-lets the epoch begin where the hole does: nothing of an older epoch is there, and a replica that has
-something there, unreplicated perhaps, cuts it away.  (In Kafka the epoch begins at its first batch,
-and what was never committed may stay.)
+Compaction leaves holes, and a hole may hide where an epoch began.  A replica that copies such a log
+lets the epoch begin where the hole does: the leader has nothing of an older epoch there, so a
+replica that has something there, unreplicated perhaps, cuts it away.  (In Kafka the epoch begins at
+its first batch, and what was never committed may stay.)
 
-Entries rise strictly in both numbers.  A new leader enters its epoch at its LEO, in memory; the
-file gets the entry before the log has its first batch, and before the memory changes.  An epoch
-without a batch need not outlive the process, which leads in a newer one when it comes back.  So a
-broker that takes over a thousand partitions writes no file for those without new batches.
+Entries rise strictly in both numbers.  A new leader enters its epoch at its LEO, in memory only;
+the entry goes into the file before the epoch's first batch goes into the log.  An epoch without a
+batch need not outlive the process, which leads in a newer epoch when it comes back.  So a broker
+that takes over a thousand partitions writes no file for those without new batches.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ class EpochCache:
         self._entries: list[Entry] = []
         self._write = write
         self.dirty = True
-        """Changed since the file was last known to be on the disk (see Log.flush)."""
+        """Whether entries changed since the file was last safe on the disk (see Log.flush)."""
         self.unwritten = False
-        """The last entry is in memory alone, as its leader has appended nothing."""
+        """Whether the last entry is only in memory, because its leader has appended nothing."""
         for epoch, start in entries:
             if self._is_new(epoch, start):
                 self._entries = [*self._without_conflicts(epoch, start), (epoch, start)]
@@ -65,7 +65,7 @@ class EpochCache:
         return self._entries[:kept]
 
     def assign(self, epoch: int, start_offset: int) -> None:
-        """Notes that this epoch's first batch comes here; drops entries that contradict it."""
+        """Enters an epoch whose first batch comes here; drops entries that contradict it."""
         entries = self._with(epoch, start_offset)
         if entries is not None:
             self._become(entries)
@@ -73,7 +73,7 @@ class EpochCache:
             self._become(self._entries)
 
     def lead(self, epoch: int, start_offset: int) -> None:
-        """Like `assign`, for a leader without a batch yet: the file gets it with the first one."""
+        """Like `assign`, for a leader without a batch yet: its first one writes the file."""
         entries = self._with(epoch, start_offset)
         if entries is not None:
             self._set(entries)
@@ -105,8 +105,8 @@ class EpochCache:
     def end_offset_for(self, epoch: int, log_end_offset: int) -> Entry:
         """The largest known epoch not above this one, and its end; (-1, -1) if nothing is known.
 
-        An epoch older than the first entry is answered with itself and the first entry's start: its
-        data is gone from this log, and the follower begins where the log does.
+        For an epoch older than the first entry, the answer is that epoch and the first entry's
+        start: its data is gone from this log, and the follower begins where the log does.
         """
         if epoch == UNDEFINED_EPOCH:
             return UNDEFINED_EPOCH, UNDEFINED_OFFSET
@@ -130,7 +130,7 @@ class EpochCache:
             self._become(self._entries[:kept])
 
     def truncate_from_start(self, start_offset: int) -> None:
-        """Forgets epochs that end at or below this offset; the one that spans it begins there."""
+        """Forgets epochs that end at or below this offset; one that spans it now begins there."""
         index = bisect_right(self._entries, start_offset, key=lambda entry: entry[1])
         if index > 1 or (index == 1 and self._entries[0][1] != start_offset):
             epoch = self._entries[index - 1][0]

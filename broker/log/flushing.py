@@ -2,11 +2,11 @@
 
 Nothing below the recovery point is checked after a crash, so it must first be on the disk with all
 its files: batches, indexes, names of new files, leader epochs.  A file that was replaced without
-waiting for the disk may then be old, new or torn; recovery rebuilds epochs and producers from the
-batches it reads, hence only above the recovery point.
+waiting for the disk may be old, new or torn after a crash; recovery rebuilds epochs and producers
+from the batches that it reads, hence only above the recovery point.
 
-Only one flush of a log runs at a time: of two that overlap, each would rely on unfinished work of
-the other.
+Only one flush of a log runs at a time: if two overlapped, each would rely on unfinished work of the
+other.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ class Flusher:
     def __init__(self, log: Log) -> None:
         self._log = log
         self.lock = trio.Lock()
-        """Its holder keeps the recovery point where it is."""
+        """Whoever holds it keeps the recovery point where it is."""
         self._names_synced = self._truncations_synced = 0
         self._folder_synced = False
 
     async def flush(self, up_to: int | None) -> None:
         """Flushes all below `up_to` (None: everything, with truncations).
 
-        A log that is deleted meanwhile needs no flush, and its files have other names.
+        A log that is deleted meanwhile needs no flush: its files have other names by then.
         """
         try:
             await self._flush(up_to)
@@ -68,10 +68,10 @@ class Flusher:
                 log.recovery_point = max(log.recovery_point, target)
 
     def _first_segment(self) -> int:
-        """The place of the first segment that has something to flush, if any has.
+        """The index of the first segment that may have something to flush.
 
         That may be the one before the recovery point's: the last entry of its time index is written
-        at the roll, when all of its records may have been flushed already.
+        at the roll, when all of its records may already have been flushed.
         """
         segments = self._log.segments
         bases = [segment.base_offset for segment in segments]
@@ -89,7 +89,7 @@ class Flusher:
         await log.disk.replace_durably(path, checkpoints.encode_epochs(entries))
         if log.epochs.entries == entries:
             log.epochs.dirty = log.epochs.unwritten = False
-        elif not log.deleted:  # they changed meanwhile, and the older ones came last
+        elif not log.deleted:  # they have changed since, and the older ones were written last
             log.disk.replace(path, checkpoints.encode_epochs(log.epochs.entries))
 
     async def _sync_names(self) -> None:

@@ -1,15 +1,15 @@
 """The two sparse indexes of a segment: offset -> position (.index), timestamp -> offset
 (.timeindex).
 
-There is one entry in index.interval.bytes (4096) of log.  It names the *last* offset of a batch and
-the position where that batch begins, so that a walk may always start from the entry below an
-offset.  In a file an entry is (relative offset int32, position int32), or (timestamp int64,
+There is one entry for each index.interval.bytes (4096) of log.  It names the *last* offset of a
+batch and the position where that batch begins, so that a walk may always start from the entry below
+an offset.  In a file an entry is (relative offset int32, position int32), or (timestamp int64,
 relative offset int32), big-endian.
 
 Kafka maps these files into memory.  Here an index is a pair of arrays, and its file is written when
 the segment is flushed or closed, never by an append.  A log that was not closed is recovered from
 its recovery point on, which rebuilds the indexes, and the recovery point only moves after a flush.
-A file may end in zeros, which Kafka preallocates: they are left out.
+A file may end in zeros, which Kafka preallocates; they are ignored.
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ class _Index(Protocol):
 
 
 class IndexFile:
-    """The file of one index; knows how many entries it already has."""
+    """The file of one index, and the number of entries already in it."""
 
     __slots__ = ("path", "unsynced", "written")
 
@@ -154,7 +154,7 @@ class IndexFile:
         self.written = written
         """-1: the file may hold anything."""
         self.unsynced = False
-        """Whether it was changed here, and a power loss may undo that."""
+        """Whether this process has changed the file, and a power loss may undo that."""
 
     def write(self, disk: Disk, index: _Index) -> None:
         """Brings the file up to the index."""
@@ -176,7 +176,7 @@ class IndexFile:
             file.close()
 
     def cut(self, disk: Disk, entries: int, size: int) -> None:
-        """The index is shorter: entries beyond it must not be found in the file again."""
+        """Cuts the file as its index was cut: nobody may find the entries beyond it again."""
         if self.written > entries or (self.written < 0 and disk.exists(self.path)):
             kept = max(0, min(self.written, entries))
             self.unsynced = True

@@ -1,16 +1,16 @@
 """One partition's log: segments in a folder, and the state derived from them.
 
-A leader appends producers' batches: it sets offsets and its epoch in place, and writes the other
+A leader appends producers' batches: it sets offsets and its epoch in place, and leaves all other
 bytes as they came.  A follower appends its leader's batches, offsets and epochs included.  Either
 way an append is one system call, and no state (end offset, epochs, producers, indexes) changes
 before the bytes are in the file.  If the write fails, its part in the file is cut off again and the
 OSError goes to the caller, which takes the whole directory offline.
 
 Three offsets bound a log: log start offset <= high watermark <= log end offset (LEO, the next one).
-The recovery point moves on its own below the LEO: up to it everything was flushed, so
-recovery after a crash begins there.
+The recovery point moves on its own below the LEO: everything up to it has been flushed, so recovery
+after a crash begins there.
 
-Append and read never await.  `flush` does; it is the only thing that moves the recovery point.
+Append and read never await.  `flush` does; only a flush moves the recovery point up.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Log:
         """The latest value from `update_high_watermark`; bounds deletion and cleaning."""
         self.hooks = hooks
         self.deleted = False
-        """Its files are closed, or soon will be: nothing may be written any more."""
+        """Whether its files are closed, or soon will be: nothing may be written any more."""
         self._clock = clock
         self._segments = segments
         self._bases = [segment.base_offset for segment in segments]
@@ -84,11 +84,11 @@ class Log:
         self._jitter_ms = hooks.jitter_ms(config.jitter_limit_ms)
         self.truncations = 0
         self.topic_id: bytes | None = None
-        """As `partition.metadata` has it; None before the controller has named one."""
+        """The id in `partition.metadata`; None before the controller has named one."""
         self.doubtful_from: int | None = None
-        """Of a compacted log: offsets from here on may be missing for a power loss (`recovery`)."""
+        """In a compacted log, a power loss may have taken offsets from here on (`recovery`)."""
         self.name_changes = 1
-        """Files made, renamed and removed since it was opened."""
+        """The number of times that files were made, renamed or removed since the log was opened."""
         self.flusher = Flusher(self)
 
     def __repr__(self) -> str:
@@ -109,7 +109,7 @@ class Log:
 
     @property
     def flush_due(self) -> bool:
-        """True at log.flush.interval.messages: await `flush` before the append counts."""
+        """True at log.flush.interval.messages: `flush` must end before the append counts."""
         return self.log_end_offset - self.recovery_point >= self.config.flush_messages
 
     # ----------------------------------------------------------------------------- appending
@@ -172,10 +172,10 @@ class Log:
     def append_as_follower(
         self, view: memoryview | bytearray | bytes, headers: Sequence[BatchHeader]
     ) -> AppendInfo:
-        """Appends batches of the leader, which stand one after the other in `view`, unchanged.
+        """Appends the leader's batches, which stand one after the other in `view`, unchanged.
 
-        They must begin at or after the log end offset (a compacted log has gaps), else
-        UnexpectedOffsetError; only an empty log may begin inside a batch (after DeleteRecords).
+        Raises UnexpectedOffsetError unless they begin at or after the log end offset (a compacted
+        log has gaps); only an empty log may begin inside a batch (after DeleteRecords).
         """
         first = headers[0].base_offset
         if first < self.log_end_offset:
@@ -233,7 +233,7 @@ class Log:
     def _segment_for(
         self, size: int, first_offset: int, last_offset: int, timestamp: int, now_ms: int
     ) -> Segment:
-        """The active segment, or a new one if that is too old, or it or its indexes are full."""
+        """The active segment, or a new one if that is too old, or is full, or its indexes are."""
         active, config = self._active, self.config
         used = active.file.size
         fits = last_offset - active.base_offset <= MAX_RELATIVE_OFFSET
@@ -281,9 +281,9 @@ class Log:
     def read(
         self, offset: int, max_bytes: int, limit_offset: int, min_one: bool = True
     ) -> LogSlice:
-        """Whole batches from the one that holds `offset`, all of whose offsets are below the limit.
+        """Whole batches from the one that holds `offset` on, with all offsets below the limit.
 
-        Raises ApiError(OFFSET_OUT_OF_RANGE).  Size 0: there is nothing (yet).
+        Raises ApiError(OFFSET_OUT_OF_RANGE).  The size is 0 if there is nothing (yet).
         """
         end = self.log_end_offset
         if offset > end or offset < self.log_start_offset:
@@ -321,7 +321,7 @@ class Log:
         return self.read(self.log_end_offset, 0, 0)
 
     def offset_for_timestamp(self, timestamp: int) -> tuple[int, int, int] | None:
-        """Timestamp, offset and leader epoch of the first record that is not earlier."""
+        """Timestamp, offset and leader epoch of the first record at or after `timestamp`."""
         return find_timestamp(self._segments, timestamp, self.log_start_offset)
 
     def max_timestamp_offset(self) -> tuple[int, int, int] | None:
@@ -330,7 +330,7 @@ class Log:
 
     @property
     def first_unstable_offset(self) -> int | None:
-        """The start of the oldest undecided (or not yet replicated) transaction: LSO <= this."""
+        """Where the oldest undecided or unreplicated transaction starts; the LSO is at most it."""
         first = self.producers.first_unstable_offset
         return None if first is None else max(first, self.log_start_offset)
 
@@ -393,7 +393,7 @@ class Log:
         replay(producers, self._segments, end)
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
-        """Removes everything; the next offset is this one."""
+        """Removes everything; the next append gets this offset."""
         self._before_truncation(offset)
         gone = self._segments
         self.discard_segments(gone)
@@ -427,7 +427,7 @@ class Log:
         return True
 
     def delete_old_segments(self, now_wall_ms: int, high_watermark: int) -> int:
-        """Retention: by log start offset, size and time.  Nothing at or above the HW goes."""
+        """Applies retention: by log start offset, size and time.  Keeps all at or above the HW."""
         deleted = 0
         for count_deletable in (below_log_start, above_size, above_age):
             count = count_deletable(self, now_wall_ms)
@@ -454,7 +454,7 @@ class Log:
         return count
 
     def put_segment(self, old: Sequence[Segment], new: Segment) -> None:
-        """Replaces `old`, neighbours, by `new`, which begins where they do (`replacement`)."""
+        """Replaces the neighbours `old` by `new`, which begins where they do (`replacement`)."""
         index = self._segments.index(old[0])
         self._segments[index : index + len(old)] = [new]
         self._bases[index : index + len(old)] = [new.base_offset]
@@ -480,7 +480,7 @@ class Log:
             segment.forget_indexes()
 
     def write_all(self) -> None:
-        """Writes indexes and producers, which are otherwise in memory alone."""
+        """Writes indexes and producers, which are otherwise only in memory."""
         for segment in self._segments[:-1]:
             segment.write_indexes()
         self._active.write_indexes(final=True)

@@ -51,7 +51,7 @@ class LogConfig:
     timestamp_before_max_ms: int = of_topic("message.timestamp.before.max.ms")
     timestamp_after_max_ms: int = of_topic("message.timestamp.after.max.ms")
     timestamp_difference_max_ms: int = of_topic("message.timestamp.difference.max.ms")
-    """Older than the two above: it stands in for either one that is not set."""
+    """An older property than the two above; it stands in for either one that is not set."""
     compression_type: str = of_topic("compression.type")
     gzip_level: int = of_topic("compression.gzip.level")
     lz4_level: int = of_topic("compression.lz4.level")
@@ -63,11 +63,11 @@ class LogConfig:
     producer_id_expiration_ms: int = of_broker("producer.id.expiration.ms", 24 * HOUR_MS)
     produce_validation: str = of_broker("highwater.produce.validation", "full")
     verify_transactions: bool = of_broker("transaction.partition.verification.enable", False)
-    """Off for a log without a broker, which could ask no coordinator."""
+    """Off for a log without a broker, which has no coordinator to ask."""
 
     @property
     def deletes(self) -> bool:
-        """Whether old segments go by time and size (a log that is only compacted keeps them)."""
+        """Whether old segments are deleted by time and size (a log only compacted keeps them)."""
         return "delete" in self.cleanup_policy
 
     @property
@@ -88,8 +88,8 @@ class LogConfig:
 
     @property
     def looks_inside(self) -> bool:
-        """Whether clients' batches are examined inside whatever highwater.produce.validation says:
-        the topic has rules for its records.
+        """Whether the topic has rules for its records; clients' batches are then examined inside
+        whatever highwater.produce.validation says.
         """
         limits = (self.oldest_ms, self.latest_ms)
         if self.compacts:
@@ -143,4 +143,4 @@ DEFAULTS = frozenset(
         *(f.metadata["row"].name for f in fields(LogConfig) if f.metadata["row"].name in KEPT),
     )
 )
-"""The broker's properties behind logs' settings: where one changes, the settings are rebuilt."""
+"""The broker's properties behind logs' settings: when one changes, the settings are rebuilt."""

@@ -1,11 +1,11 @@
 """All logs of a broker: loading at start, creation, deletion, and periodic work.
 
 A log directory (log.dirs) fails as a whole: the first OSError from any log in it takes it offline,
-with all of its partitions, and the broker goes on with the others.  `on_dir_failure` is called, and
-the broker ends when no directory is left.
+with all of its partitions.  `on_dir_failure` is called, and the broker goes on with the other
+directories; it ends when none is left.
 
-The sign of a clean shutdown is looked for, and removed, before anything is opened.  With it, logs
-are opened as they are; without it each is recovered from its recovery point on (`recovery`).
+Before anything is opened, the sign of a clean shutdown is read and removed.  If it was there, logs
+are opened as they are; otherwise each is recovered from its recovery point on (`recovery`).
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _CHECKPOINTS = (
 
 
 class LogManager:
-    """Also the surroundings (`LogHooks`) of each of its logs."""
+    """Holds the logs, and is the `LogHooks` of each of them."""
 
     def __init__(
         self,
@@ -65,9 +65,9 @@ class LogManager:
         self.clock = clock
         self.logs: dict[TopicPartition, Log] = {}
         self.high_watermarks: Offsets = {}
-        """From the checkpoints, as they were at `load`."""
+        """The high watermarks in the checkpoints, as they were at `load`."""
         self.cleaning: dict[TopicPartition, None] = {}
-        """Logs that a cleaner works on: their old segments stay until it is done."""
+        """The logs that a cleaner works on: their old segments stay until it is done."""
         self.offline_dirs: set[str] = set()
         self.on_start_moved: Callable[[TopicPartition], None] = lambda tp: None
         self.default_config = LogConfig.of(config)
@@ -97,7 +97,7 @@ class LogManager:
         return config
 
     def _flush_within(self, flush_ms: int) -> None:
-        """Notes that a log may have this flush.ms."""
+        """Takes into account that a log may have this flush.ms."""
         if flush_ms < min(self._least_flush_ms, LONG_MAX):
             self._least_flush_ms = max(flush_ms, 1)
             self._flush_sooner.set()
@@ -135,7 +135,7 @@ class LogManager:
     ) -> None:
         """Opens every log; `overrides` are the topics' properties, as far as they are known.
 
-        Raises LogDirectoryError, one clear line, if the broker must not go on.
+        Raises LogDirectoryError, with one clear line, if the broker must not go on.
         """
         self._overrides = overrides or {}
         try:
@@ -240,7 +240,7 @@ class LogManager:
         self.forget_offsets(tp, path)
 
     def remove(self, tp: TopicPartition) -> None:
-        """Like `delete`, for the current log alone, which stays in its directory's checkpoints."""
+        """Like `delete`, but only for the current log, and leaves the checkpoints as they are."""
         log = self.logs.pop(tp)
         self.high_watermarks.pop(tp, None)
         self._rolled.pop(tp, None)
@@ -255,7 +255,7 @@ class LogManager:
             raise
 
     def forget_offsets(self, tp: TopicPartition, path: str) -> None:
-        """Cleans the checkpoints: a new topic of this name must not find these offsets."""
+        """Removes a log from the checkpoints: a new topic of its name must not find its offsets."""
         directory = self._dirs[path]
         with Guard(self.fail_dir, directory.path):
             for name in _CHECKPOINTS:
@@ -268,7 +268,7 @@ class LogManager:
         self.fail_dir(max(within, key=len), error)
 
     def fail_dir(self, path: str, error: OSError) -> None:
-        """Takes a directory offline, with every log in it.  Does nothing the second time."""
+        """Takes a directory offline, with every log in it; does nothing if it is offline."""
         if path in self.offline_dirs:
             return
         self.offline_dirs.add(path)
@@ -284,7 +284,7 @@ class LogManager:
     # ------------------------------------------------------------------------- hooks of logs
 
     def before_truncation(self, log: Log, offset: int) -> None:
-        """Lowers the checkpoints first: recovery would trust new records above the cut."""
+        """Lowers the checkpoints before a cut, or recovery would trust new records above it."""
         self.futures.cut(log.tp, offset)
         directory = self._dirs[self.dir_of(log)]
         for name, value in (
@@ -304,7 +304,7 @@ class LogManager:
         self.on_start_moved(log.tp)
 
     async def load_moved(self, tp: TopicPartition, path: str) -> None:
-        """Loads a log that has just been given its name."""
+        """Loads a log whose folder has just been given the partition's name."""
         directory = self._dirs[path]
         starts, marks, cleaned = map(directory.current, _CHECKPOINTS[1:])
         await self._load_one(
@@ -316,7 +316,7 @@ class LogManager:
     def note_moved(
         self, path: str, tp: TopicPartition, start: int, mark: int, cleaned: int | None
     ) -> None:
-        """Sets the checkpoints of a directory for a log that will live in it."""
+        """Enters a log that will live in this directory into the directory's checkpoints."""
         for name, value in zip(_CHECKPOINTS[1:], (start, mark, cleaned), strict=True):
             known = {k: v for k, v in self._dirs[path].current(name).items() if k != tp}
             if value is not None:
@@ -337,7 +337,7 @@ class LogManager:
     # --------------------------------------------------------------------------- checkpoints
 
     def checkpoint_high_watermarks(self, marks: Mapping[TopicPartition, int]) -> None:
-        """Plans their writing; partitions that this broker has not been told of yet keep theirs."""
+        """Plans the write; partitions that no LeaderAndIsr has named yet keep their old values."""
         self._checkpoint(
             checkpoints.HIGH_WATERMARKS,
             lambda log: marks.get(log.tp, self.high_watermarks.get(log.tp, 0)),
@@ -347,7 +347,7 @@ class LogManager:
         self._checkpoint(checkpoints.RECOVERY_POINTS, lambda log: log.recovery_point)
 
     def checkpoint_log_starts(self) -> None:
-        """Writes only those that the name of a first segment does not show."""
+        """Plans the write of the log starts that the first segment's name does not show."""
         self._checkpoint(
             checkpoints.LOG_STARTS,
             lambda log: log.log_start_offset,
@@ -369,7 +369,7 @@ class LogManager:
         self._planned.set()
 
     def cleaned_to(self, log: Log) -> int | None:
-        """The offset in the directory's checkpoint; None: the log was never cleaned."""
+        """The offset in the directory's checkpoint, or None if the log was never cleaned."""
         return self._dirs[self.dir_of(log)].current(checkpoints.CLEANER_OFFSETS).get(log.tp)
 
     def note_cleaned(self, log: Log, offset: int) -> None:
@@ -383,7 +383,7 @@ class LogManager:
     # ----------------------------------------------------------------------- now and then
 
     async def run(self) -> None:
-        """Retention, flushes, checkpoints, late deletions, expiry of producers; until cancelled."""
+        """Runs retention, flushes, checkpoints, deletions and producers' expiry until cancelled."""
         config = self._config
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self.trash.run)
@@ -411,7 +411,7 @@ class LogManager:
             await trio.sleep(interval_ms / 1000)
 
     async def _each(self, logs: Iterable[Log], work: Callable[[Log], object]) -> None:
-        """Works on the logs one by one, letting other tasks run; a failure costs its directory."""
+        """Works on the logs one by one, in turns with other tasks; an error fails the directory."""
         async for log in in_turns(logs, 1):
             if not log.deleted:
                 with Guard(self.fail_dir, self.dir_of(log), log):
@@ -428,7 +428,7 @@ class LogManager:
         await self._each([log for _, log in sorted(self.logs.items())], clean)
 
     def retain(self, log: Log) -> int:
-        """Deletes the segments that are due; gives their number."""
+        """Deletes the segments that are due; returns their number."""
         count = log.delete_old_segments(self.clock.wall_ms(), self._high_watermark(log.tp))
         if count:
             logger.info(
@@ -454,7 +454,7 @@ class LogManager:
     async def _settle(self) -> None:
         while True:
             await self._planned.wait()
-            self._planned = trio.Event()  # here alone: whoever else settles must not lose a wake-up
+            self._planned = trio.Event()  # only here: no other call of `settle` may lose a wake-up
             await self.settle()
 
     async def _flush_in_time(self) -> None:
@@ -481,7 +481,7 @@ class LogManager:
             await self._each(logs, lambda log: log.flush(log.segments[-1].base_offset))
 
     async def shutdown(self, broker_epoch: int = -1) -> None:
-        """Flushes and closes all logs, and signs each directory as cleanly shut down."""
+        """Flushes and closes all logs, and marks each directory as cleanly shut down."""
         async with trio.open_nursery() as nursery:
             for directory in self._live():
                 nursery.start_soon(self._shut_down_dir, directory, broker_epoch)

@@ -1,6 +1,6 @@
 """The file `partition.metadata` in a log's folder: the id of the topic that the log belongs to.
 
-It is written once, when the controller first names the id, and copied where a log changes its
+It is written once, when the controller first names the id, and copied when a log moves to another
 directory.  A file that does not parse counts as none: a power loss may have emptied it, and the
 next LeaderAndIsr names the id again.
 

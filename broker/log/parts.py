@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 
 class Origin(Enum):
-    """The maker of an append's batches, and so how far they are trusted (Kafka's AppendOrigin).
+    """Who made an append's batches, and so how far they are trusted (Kafka's AppendOrigin).
 
     CLIENT: nothing is trusted; format, CRC, epochs and sequences are checked, duplicates found.
     COORDINATOR: made by this broker (markers, offsets, transactions), without sequence numbers.
-    REPLICATION: from the partition's leader, with offsets; it has checked them, and they never
-    fail here.
+    REPLICATION: from the partition's leader, with offsets; the leader has checked the batches, and
+    they are not refused here.
     """
 
     CLIENT = "client"
@@ -50,12 +50,12 @@ class LogSlice(NamedTuple):
     position: int
     size: int
     base_offset: int
-    """The offset asked for (the first batch may begin before it)."""
+    """The offset requested (the first batch may begin before it)."""
     next_offset: int
     available: int = 0
-    """Bytes from `position` to the limit, or to the segment's end where that comes first."""
+    """Bytes from `position` to the limit, or to the segment's end if that comes first."""
     segment: int = 0
-    """Base offset of the segment that holds the offset asked for."""
+    """Base offset of the segment that holds the requested offset."""
     limit_segment: int = 0
     """Base offset of the segment in which the limit lies."""
 
@@ -70,26 +70,26 @@ class UnexpectedOffsetError(Exception):
 
 
 class LogHooks(Protocol):
-    """Calls of a log to its surroundings."""
+    """The calls that a log makes to its owner."""
 
     def before_truncation(self, log: Log, offset: int) -> None:
-        """Called before offsets from here on go: no checkpoint file may have a higher one."""
+        """Called before offsets from here on are cut: no checkpoint file may name a higher one."""
 
     def discard(self, log: Log, files: Sequence[File], paths: Sequence[str]) -> None:
         """Closes and deletes these after file.delete.delay.ms: readers may still send from them."""
 
     def rolled(self, log: Log) -> None:
-        """A segment became inactive, and should be flushed."""
+        """Called when a segment has become inactive, and should be flushed."""
 
     def start_moved(self, log: Log) -> None:
-        """Its log start offset rose."""
+        """Called when the log start offset has risen."""
 
     def jitter_ms(self, limit: int) -> int:
-        """A random time from 0 to below the limit, by which the next segment is rolled earlier."""
+        """A random time from 0 to below the limit; the next segment is rolled earlier by it."""
 
 
 class NoHooks:
-    """For logs without a manager."""
+    """The hooks of a log without a manager."""
 
     def before_truncation(self, log: Log, offset: int) -> None: ...
 

@@ -8,7 +8,7 @@ A `.snapshot` holds the producers of a log at one offset, which is its name:
     entries  producerId int64, epoch int16, lastSequence int32, lastOffset int64, offsetDelta int32,
              timestamp int64, coordinatorEpoch int32, currentTxnFirstOffset int64 (-1: none)
 
-An entry holds the last batch only: its last sequence and offset, and the distance to its first.
+An entry holds only the last batch: its last sequence and offset, and how far its first is below.
 """
 
 from __future__ import annotations

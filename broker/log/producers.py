@@ -251,7 +251,7 @@ class ProducerStates:
         return aborted
 
     def replicated_to(self, high_watermark: int) -> None:
-        """Makes markers below the high watermark count."""
+        """Lets markers below the high watermark count."""
         if self._unreplicated:
             self._unreplicated = [
                 txn for txn in self._unreplicated if txn.last_offset >= high_watermark

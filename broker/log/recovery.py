@@ -2,15 +2,15 @@
 
 After a crash nothing above the recovery point is trusted.  From the segment that holds it on, every
 batch is read and its CRC checked.  At the first batch that is torn, damaged or out of order the log
-is cut, and later segments go, since offsets must have no hole.  The same pass rebuilds the indexes,
-finds leader epochs that are missing in the epoch file, and brings the producers up to date.
+is cut, and later segments are deleted, since offsets must have no hole.  The same pass rebuilds the
+indexes, finds leader epochs that are missing in the epoch file, and updates the producers.
 
-A compacted log has holes, and one at the end of a segment may as well be what a power loss took of
-it.  That log keeps all it has, but a replica outside of the ISR takes it anew from there
-(`Log.doubtful_from`): it may miss a tombstone that the others remove soon.
+A compacted log has holes, and a hole at the end of a segment may instead be records that a power
+loss took.  The log keeps all that it has, but a replica outside the ISR copies everything from
+there on again (`Log.doubtful_from`): it may lack a tombstone that the others remove soon.
 
-Kafka's recovery does the same, but for holes, which it does not see, and for a *clean* log whose
-last segment does not end with a whole batch: here it is recovered rather than appended to.
+Kafka's recovery does the same with two differences: it does not see holes, and it appends to a
+*clean* log whose last segment does not end with a whole batch, which is recovered here.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _TEMPORARY = (".deleted", ".cleaned", ".tmp")
 
 
 class UnreadableLogError(Exception):
-    """A log that cannot be opened; the message says what a person can do."""
+    """Raised for a log that cannot be opened; the message says what a person can do."""
 
 
 class UnsupportedFormatError(UnreadableLogError):
@@ -64,7 +64,7 @@ class UnsupportedFormatError(UnreadableLogError):
 
 
 class DamagedLogError(UnreadableLogError):
-    """A segment that needed no recovery, as the folder says, has no batch where one has to be."""
+    """A segment that needs no recovery, by the checkpoints, has no batch where one must be."""
 
     def __init__(self, folder: str, error: CorruptSegmentError) -> None:
         directory = posixpath.dirname(folder)
@@ -97,9 +97,9 @@ def load_log(
     cleaned_to: int = 0,
     hooks: LogHooks | None = None,
 ) -> Log:
-    """Opens (or creates) the log in a folder.  The offsets are those of the checkpoint files.
+    """Opens (or creates) the log in a folder.  The offsets come from the checkpoint files.
 
-    Takes long after a crash: run it in a worker thread.
+    This takes long after a crash: run it in a worker thread.
     """
     disk.make_dirs(folder)
     loader = _Loader(disk, clock, folder, tp, config, log_start_offset, cleaned_to)
@@ -160,7 +160,7 @@ class _Loader:
         self.trusted = True
         self.doubtful_from: int | None = None
         self.rewritten_from = LONG_MAX
-        """Below the recovery point's segment too, files are new from here on, and not flushed."""
+        """Files from here on were rewritten and are not flushed, even below the recovery point."""
         self._flushed_below = 0
         self._last_epoch = self._epoch_below = -1
         self._writing = False
@@ -181,7 +181,7 @@ class _Loader:
         return []
 
     def _write_epochs(self, entries: list[Entry]) -> None:
-        """Writes the file once, at the end: until then loading changes memory alone."""
+        """Writes the file once, at the end: until then loading changes only memory."""
         if self._writing:
             path = f"{self.folder}/{checkpoints.LEADER_EPOCHS}"
             self.disk.replace(path, checkpoints.encode_epochs(entries))
@@ -189,24 +189,24 @@ class _Loader:
     def find_forgotten_epochs(self, segments: list[Segment]) -> None:
         """Adds the epochs of batches below the file's first entry, if there are any.
 
-        The file forgets them as soon as the log start moves up, but the checkpoint with the log
-        start follows later: a crash in between brings records back.  A file without entries is of a
-        log that began at its end, or was lost.  The segments are those that no recovery reads;
-        raises `CorruptSegmentError` where one of them is damaged.
+        The file loses such epochs as soon as the log start moves up, but the checkpoint of the log
+        start follows later: a crash in between brings the records back.  A file without entries
+        belongs to a log that began at its end, or was lost.  `segments` are those that recovery
+        does not read; raises `CorruptSegmentError` if one of them is damaged.
         """
         if not segments:
             return
         entries = self._epochs_in_file
         first_epoch, known_from = (*entries, (LONG_MAX, LONG_MAX))[0]
         if known_from <= max(self.log_start_offset, segments[0].base_offset):
-            return  # as nearly always: no log is read for this
+            return  # nearly always: no log is read for this
         found = self._epochs_of(segments, known_from)
-        if found and found[-1][0] > first_epoch:  # the file is not of this log
+        if found and found[-1][0] > first_epoch:  # the file does not belong to this log
             entries, found = [], self._epochs_of(segments, LONG_MAX)
         self.epochs = EpochCache([*found, *entries], self._write_epochs)
 
     def _epochs_of(self, segments: list[Segment], end: int) -> list[Entry]:
-        """By the batches between the log start and this offset."""
+        """The epochs of the batches between the log start and `end`."""
         found: list[Entry] = []
         at = segments[0].base_offset
         for header in _headers(segments, self.log_start_offset, end):
@@ -233,7 +233,7 @@ class _Loader:
             if name.endswith((".index", ".timeindex", ".txnindex")) and name[:20] not in bases:
                 stale = True
             if name.endswith(".swap") and name[:20] not in swapped:
-                stale = True  # the .log gets that name last, and loses it last
+                stale = True  # the .log is the last file to get and to lose that suffix
             if stale:
                 self.disk.remove(f"{self.folder}/{name}")
             else:
@@ -242,7 +242,7 @@ class _Loader:
             self._finish_swap(kept)
 
     def _finish_swap(self, names: list[str]) -> None:
-        """Completes a compaction whose result was written: it replaces its source segments."""
+        """Completes a compaction whose result was written: the result replaces its sources."""
         swapped = sorted(int(name[:20]) for name in names if name.endswith(".log.swap"))
         for base in swapped:
             path = segment_path(self.folder, base, ".log.swap")
@@ -280,14 +280,14 @@ class _Loader:
     # ----------------------------------------------------------------------------- recovery
 
     def first_to_recover(self, clean: bool, recovery_point: int) -> int:
-        """The place of the first suspect segment; the number of segments if none is."""
+        """The index of the first suspect segment; the number of segments if none is suspect."""
         place = self._index_of(recovery_point)
         self._flushed_below = self.segments[place].base_offset if self.segments else 0
         start = len(self.segments) if clean else place
         return min(start, self._first_suspect())
 
     def recover(self, start: int, clean: bool) -> None:
-        """Checks the segments from a place on; afterwards every one of them is whole."""
+        """Checks the segments from an index on; afterwards every one of them is whole."""
         self.trusted = clean and start == len(self.segments)
         if start < len(self.segments):
             self._recover_from(start)
@@ -297,7 +297,8 @@ class _Loader:
         return below[-1] if below else 0
 
     def _first_suspect(self) -> int:
-        """The first segment without an offset index, or the last if it ends within a batch."""
+        """The index of the first segment without an offset index, or of the last if it ends within
+        a batch."""
         for n, segment in enumerate(self.segments):
             if not self.disk.exists(segment_path(self.folder, segment.base_offset, ".index")):
                 return n
@@ -322,7 +323,7 @@ class _Loader:
             self._recover_segments(start)
         except CorruptSegmentError as error:
             if start == 0 and self._epoch_below < 0:
-                raise  # the epoch file had no say in it
+                raise  # the epoch file is not the cause
             logger.warning("%s; the whole log is recovered", error.detail)
             self.epochs.clear()
             self._recover_from(0)
@@ -362,15 +363,15 @@ class _Loader:
                 break
 
     def _may_have_holes(self, below: int) -> bool:
-        """Whether gaps are normal: compaction leaves some, even after a topic stopped compacting;
-        elsewhere a gap means that a power loss took a segment's end.
+        """Whether gaps are normal.  Compaction leaves some, even after the topic is no longer
+        compacted; elsewhere a gap means that a power loss took a segment's end.
         """
         if below <= self.cleaned_to:
             return True
         return self.config.compacts or self.tp.topic in INTERNAL_TOPICS
 
     def _recover_segment(self, segment: Segment, end_before: int) -> Recovered:
-        """`end_before`: below the segment's base offset where compaction has left a hole."""
+        """`end_before` is below the segment's base offset if compaction has left a hole."""
         segment.reset_indexes()
         position, expected = 0, max(end_before, segment.base_offset)
         for header, view in _checked_batches(segment.file):
@@ -491,7 +492,7 @@ def _checked_batches(file: File) -> Iterator[tuple[BatchHeader, memoryview]]:
 
 
 def _refuse_old_format(file: File, position: int) -> None:
-    """Tells a damaged byte from a message of format v0 or v1, which must not be cut off."""
+    """Raises if a message of format v0 or v1 is here, which must not be cut off as damaged."""
     offset, size, crc, magic = unpack_from(">qiIb", file.read(position, 17))
     if magic not in (0, 1) or offset < 0 or not 14 <= size <= file.size - position - 12:
         return

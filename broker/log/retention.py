@@ -1,6 +1,6 @@
-"""Chooses the segments to delete, counted from the oldest: three rules, asked in this order.
+"""Chooses the segments to delete, counted from the oldest, by three rules in this order.
 
-Each returns a number of segments; `Log` then spares those at or above the high watermark.
+Each rule returns a number of segments; `Log` then spares those at or above the high watermark.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ def below_log_start(log: Log, now_ms: int) -> int:
 
 
 def above_size(log: Log, now_ms: int) -> int:
-    """retention.bytes: segments without which the log is still no smaller than that."""
+    """retention.bytes: the segments without which the log still has at least that size."""
     if not log.config.deletes or log.config.retention_bytes < 0:
         return 0
     excess, count = log.size - log.config.retention_bytes, 0
@@ -31,7 +31,7 @@ def above_size(log: Log, now_ms: int) -> int:
 
 
 def above_age(log: Log, now_ms: int) -> int:
-    """retention.ms: segments whose latest record is older than that."""
+    """retention.ms: the segments whose latest record is older than that."""
     if not log.config.deletes or log.config.retention_ms < 0:
         return 0
     count = 0

@@ -1,12 +1,12 @@
-"""A segment: one `.log` file of batches from its base offset on, with its two indexes.
+"""A segment: one `.log` file of batches from its base offset on, with its indexes.
 
-Three ways lead from an offset to a position, the cheap one first:
+Three ways lead from an offset to a position, the cheapest first:
 
-1. The tail: offsets and positions of the latest batches are kept in two lists, which are bisected.
-   Followers and consumers that keep up need no more, and nothing is read from the file.  The active
-   segment alone has one.
-2. A reader's next position: a reader that lags asks next for what follows its last answer; a few of
-   these pairs are remembered.
+1. The tail: two lists keep offsets and positions of the latest batches, and are bisected.
+   Followers and consumers that keep up need no more, and nothing is read from the file.  Only the
+   active segment has a tail.
+2. A reader's next position: a reader that lags asks next for what follows its last answer, so a few
+   of these pairs are remembered.
 3. The offset index, and from its entry on a walk over batch headers: a few hundred bytes to 4 KiB.
 
 A read never looks into a batch, and returns a place in the file rather than bytes.
@@ -44,7 +44,7 @@ def segment_path(folder: str, base_offset: int, suffix: str = ".log") -> str:
 
 
 class Segment:
-    """One writer; everything is synchronous but `flush`."""
+    """Has one writer; everything but `flush` is synchronous."""
 
     def __init__(
         self,
@@ -58,9 +58,9 @@ class Segment:
         suffix: str = "",
         room: int = 0,
     ) -> None:
-        """`suffix` follows the names of all files of a segment that is not the log's yet.
+        """`suffix` is added to all file names of a segment that is not yet part of the log.
 
-        A new file has the disk keep `room` bytes for it (preallocate).
+        For a new file, the disk reserves `room` bytes (preallocate).
         """
         self.disk = disk
         self.folder = folder
@@ -159,12 +159,12 @@ class Segment:
         self._readers.clear()
 
     def forget_tail(self) -> None:
-        """Frees the tail, some 80 bytes a batch: of a segment that is full, the index is enough."""
+        """Frees the tail, some 80 bytes a batch: for a full segment the index is enough."""
         self._tail_last.clear()
         self._tail_position.clear()
 
     def write_indexes(self, final: bool = False) -> None:
-        """Brings both files up to date; `final` (roll, close) adds the largest timestamp."""
+        """Brings the files up to date; `final` (roll, close) adds the largest timestamp."""
         if final and self.size:
             self.time_index.maybe_append(self.max_timestamp, self._relative_max())
         if self._offset_index is not None:
@@ -176,26 +176,26 @@ class Segment:
 
     @property
     def unsynced_indexes(self) -> bool:
-        """Whether the file of an index was changed since its last flush, or records were cut off:
-        a power loss would bring those back, though what was written after them is elsewhere.
+        """Whether an index's file was changed since its last flush, or records were cut off since:
+        a power loss would bring those records back beside what was written after the cut.
         """
         files = (self._time_file, self._offset_file, self._txn_file)
         return self._cuts > self._cuts_synced or any(file.unsynced for file in files)
 
     def distrust_indexes(self) -> None:
-        """The process before may have ended before it flushed the last entries."""
+        """Marks the files as unsynced: the last process may have ended before it flushed them."""
         self._time_file.unsynced = self._offset_file.unsynced = True
         self._txn_file.unsynced = self.disk.exists(self._txn_file.path)
         self._cuts += 1
 
     def leave(self) -> None:
-        """It is full: another segment becomes the active one."""
+        """Called when the segment is full, and another becomes the active one."""
         self.write_indexes(final=True)
         self.forget_tail()
         self.file.release()
 
     def forget_indexes(self) -> None:
-        """Frees their memory, if they were not used since the last call."""
+        """Frees the indexes' memory, if they were not used since the last call."""
         if not self._index_used and self._offset_index is not None:
             self._know_max_timestamp()
             self.write_indexes()
@@ -216,7 +216,7 @@ class Segment:
 
     @property
     def max_timestamp(self) -> int:
-        """The largest timestamp of all records; -1 if none has one."""
+        """The largest timestamp of all records; -1 if no record has one."""
         self._know_max_timestamp()
         return self._max_timestamp
 
@@ -227,7 +227,7 @@ class Segment:
         return self._max_timestamp_offset
 
     def _know_max_timestamp(self) -> None:
-        """Reads the last entry of the time index after loading: roll and close put it there."""
+        """After loading, reads the last entry of the time index, which roll and close wrote."""
         if not self._max_known:
             times = self.time_index
             if len(times):
@@ -236,7 +236,7 @@ class Segment:
             self._max_known = True
 
     def _find_max_timestamp(self) -> None:
-        """Finds the value after a truncation: in the time index, and in batches after it."""
+        """Finds the value after a truncation: in the time index, and in the batches after that."""
         times = self.time_index
         self._max_timestamp, self._max_timestamp_offset = NO_TIMESTAMP, self.base_offset
         self._max_known = False
@@ -249,7 +249,7 @@ class Segment:
 
     @property
     def largest_timestamp(self) -> int:
-        """The time for retention: that of the records, or when the segment was made or loaded."""
+        """The time for retention: the records' latest, or when the segment was made or loaded."""
         largest = self.max_timestamp
         return largest if largest >= 0 else self.created_ms
 
@@ -264,7 +264,7 @@ class Segment:
         return first
 
     def age_for_roll(self, now_ms: int, batch_timestamp: int) -> int:
-        """The segment's age for the next append: by the records' clock if they have one."""
+        """The segment's age at the next append, by the records' timestamps if they have any."""
         first = self._first_timestamp
         if first is None:
             if not self.file.size:
@@ -279,7 +279,8 @@ class Segment:
     ) -> None:
         """Writes batches that stand one after the other in `view`, unchanged.
 
-        Offsets run from `first_offset`, or are the headers'.  A failed write is cut off again.
+        Offsets run from `first_offset`; None: they are the headers'.  A failed write is cut off
+        again.
         """
         file = self.file
         position = file.size
@@ -298,7 +299,7 @@ class Segment:
             position += header.size
 
     def note(self, position: int, last_offset: int, header: BatchHeader) -> None:
-        """Takes a batch that is in the file into indexes, tail and timestamps."""
+        """Enters a batch that is in the file into indexes, tail and timestamps."""
         timestamp = header.max_timestamp
         if self._first_timestamp is None:
             self._first_timestamp = timestamp
@@ -325,10 +326,10 @@ class Segment:
     # ------------------------------------------------------------------------------- reading
 
     def walk(self, position: int, end: int | None = None) -> Iterator[BatchHeader]:
-        """The headers of the batches from `position` to `end` (None: the file's), or to a partial
-        batch.
+        """The headers of the batches from `position` to `end` (None: the file's end), or to a
+        partial batch.
 
-        Raises CorruptSegmentError if there can be no header at a position.
+        Raises CorruptSegmentError if no header can be at a position.
         """
         end = self.file.size if end is None else end
         chunk, start = b"", position
@@ -366,10 +367,10 @@ class Segment:
         self, offset: int, max_bytes: int, limit_offset: int, limit_is_end: bool, min_one: bool
     ) -> tuple[int, int, int, int]:
         """Position, size and next offset of the whole batches from `offset` to below
-        `limit_offset`, and the bytes up to there, whatever `max_bytes` is.
+        `limit_offset`; and the number of bytes up to the limit, whatever `max_bytes` is.
 
         The limit lies in this segment or at its end (`limit_is_end`).  The size is at most
-        `max_bytes`, but with `min_one` at least one batch, if there is one below the limit.
+        `max_bytes`; but with `min_one` it is at least one batch, if one is below the limit.
         """
         start = self.locate(offset)
         end = self.file.size if limit_is_end else self.locate(limit_offset)
@@ -443,7 +444,7 @@ class Segment:
         self._find_max_timestamp()
 
     def last_offset(self) -> int:
-        """The last offset in the file; base offset - 1 where it is empty.
+        """The last offset in the file; base offset - 1 if it is empty.
 
         Raises CorruptSegmentError if the file does not end with a whole batch.
         """
@@ -459,10 +460,10 @@ class Segment:
         return last
 
     async def flush(self) -> None:
-        """Makes all of the segment, as it is now, survive a power loss."""
+        """Makes the whole segment, as it is now, survive a power loss."""
         try:
             if self._time_index is None and not self.disk.exists(self._time_file.path):
-                _ = self.time_index  # who deletes it gets an empty one, as in Kafka
+                _ = self.time_index  # if somebody deleted it, it comes back empty, as in Kafka
             self.write_indexes()
             cuts = self._cuts
             await self.file.flush()

@@ -20,7 +20,7 @@ def _records(segment: Segment, header: BatchHeader) -> Iterator[Record]:
 
 
 def find_timestamp(segments: Sequence[Segment], timestamp: int, start_offset: int) -> Found | None:
-    """The first record at or after `start_offset` whose timestamp is not below this one."""
+    """The first record at or after `start_offset` whose timestamp is at least `timestamp`."""
     for segment in segments:
         if segment.size and segment.largest_timestamp >= timestamp:
             found = _find_in_segment(segment, timestamp, start_offset)

@@ -27,7 +27,7 @@ class Trash:
     """One sleeping task deletes due files; its clock only has to run evenly."""
 
     def __init__(self, disk: Disk, clock: Clock, failed: Callable[[str, OSError], None]) -> None:
-        """`failed` is told of each path that cannot be deleted, and of the reason."""
+        """`failed` is called with each path that cannot be deleted, and the reason."""
         self._disk = disk
         self._clock = clock
         self._failed = failed
@@ -51,7 +51,7 @@ class Trash:
         self._added.set()
 
     def rename(self, tp: TopicPartition, folder: str) -> str:
-        """Gives the folder of a partition its last name, ending in -delete.  Raises OSError."""
+        """Gives a partition's folder its last name, which ends in -delete.  Raises OSError."""
         self._renamed += 1
         unique = f"{self._clock.wall_ms():016x}{self._renamed:016x}"
         suffix = f"-{tp.partition}.{unique}-delete"

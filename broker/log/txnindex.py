@@ -1,7 +1,7 @@
 """The aborted transactions of one segment, which a read_committed consumer must leave out.
 
-An aborted transaction stands in the index of the segment that holds its marker, wherever it began,
-so entries rise by their last offset.  The file (`.txnindex`, none where nothing was aborted):
+An aborted transaction is in the index of the segment that holds its marker, wherever it began, so
+entries rise by their last offset.  The file (`.txnindex`; missing if nothing was aborted):
 
     version int16 = 0, producerId int64, firstOffset int64, lastOffset int64 (the marker's),
     lastStableOffset int64 (the LSO as the marker left it)

@@ -1,8 +1,8 @@
-"""What a log does by and by, done now and waited for: a new segment, retention, compaction.
+"""Does on request, and at once, what a log does in its own time: roll a segment, retain, compact.
 
-For tests of applications, which would otherwise set six properties and sleep.  The topic's own
-properties hold: retention deletes what is due and no more, and compaction leaves alone what
-min.compaction.lag.ms protects, what is not replicated, and what an open transaction holds up.
+This serves tests of applications, which would otherwise set six properties and sleep.  The topic's
+own properties hold: retention deletes only what is due, and compaction leaves alone what
+min.compaction.lag.ms protects, what is not replicated, and what an open transaction holds back.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 AGAIN_S, LONGEST_S = 0.01, 50.0
 REPLICATED_S = 5.0
-"""Retention and compaction wait so long for the high watermark to come to the log's end."""
+"""How long retention and compaction wait for the high watermark to reach the log's end."""
 
 
 class Work(IntEnum):
@@ -33,10 +33,10 @@ class Work(IntEnum):
 
 
 class Done(NamedTuple):
-    """Of one log."""
+    """The result for one log."""
 
     changed: int
-    """Segments begun or deleted; of compaction, bytes that are gone."""
+    """Segments begun or deleted; for compaction, bytes removed."""
     log_start_offset: int
     size: int
     """In bytes."""
@@ -48,7 +48,7 @@ class Upkeep:
         self._cleaner = cleaner
 
     async def do(self, work: Work, log: Log) -> Done:
-        """Raises ApiError; an error of the disk takes the directory offline."""
+        """Does the work now.  Raises ApiError; a disk error takes the directory offline."""
         try:
             with (
                 trio.fail_after(LONGEST_S),
@@ -81,7 +81,7 @@ class Upkeep:
             await trio.sleep(AGAIN_S)
 
     async def _until_replicated(self, log: Log) -> None:
-        """A follower hears of a high watermark by its next fetch."""
+        """Waits: a follower learns of a high watermark only with its next fetch."""
         end = log.log_end_offset
         with trio.move_on_after(REPLICATED_S):
             while log.high_watermark < end:

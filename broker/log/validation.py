@@ -1,19 +1,19 @@
-"""What a client's batch must be before it is appended, as Kafka's LogValidator has it.
+"""Checks a client's batch before it is appended, as Kafka's LogValidator does.
 
-The header and the CRC are checked, and then the inside: the payload opens, it holds the records
-that the header counts, each as long as it says, and the topic takes them (`record_walk`).  So a
-batch that is acknowledged can be read.  Where a topic's compression.type names a codec, the batch
-is written anew under it.  `highwater.produce.validation=headers` leaves the inside alone, unless
-the topic asks for it (compaction, limits of timestamps, a codec): for benchmarks.
+First the header and the CRC are checked, then the inside: the payload can be decompressed, it holds
+as many records as the header counts, each as long as it says, and the topic takes them
+(`record_walk`).  So a batch that is acknowledged can be read.  If a topic's compression.type names
+a codec, the batch is compressed again with that codec.  `highwater.produce.validation=headers`, for
+benchmarks, skips the inside unless the topic needs it (compaction, limits of timestamps, a codec).
 
-`examine` does all of it in steps.  A small batch takes one; a large one is walked in slices of half
-a millisecond, between which the broker's loop does other things, and is opened part by part in a
-worker thread: the C libraries let the interpreter go, and the walk would not.  The append, which
-must be one step, comes after the last one.
+`examine` works in steps.  A small batch takes one.  A large one is walked in slices of half a
+millisecond, between which the broker's loop does other things; it is decompressed part by part in a
+worker thread, because the C libraries release the interpreter's lock, and the walk would not.  The
+append, which must be one step, comes after the last of these.
 
 Deviations: bytes after the batch or after a compressed stream, a wrong record length in a
-compressed batch, and wrong offset deltas are refused; a batch that opens to more than 64 MiB and 16
-times its size is MESSAGE_TOO_LARGE.  Kafka stores these; consumers fail on most of them.
+compressed batch, and wrong offset deltas are refused; a batch that decompresses to more than 64 MiB
+and to 16 times its size is MESSAGE_TOO_LARGE.  Kafka stores these; most make consumers fail.
 
 Source: org.apache.kafka.storage.internals.log.LogValidator, UnifiedLog.analyzeAndValidateRecords.
 """
@@ -63,25 +63,25 @@ CODECS = {
 """compression.type, except `producer`, which leaves batches unchanged."""
 ZSTD_VERSION = 7
 SLICE = 4096 if compiled() else 256
-"""Records, and headers, of one step of a walk: up to half a millisecond."""
+"""The number of records, or headers, in one step of a walk: up to half a millisecond."""
 _PART, _PLAIN_PART = 1 << 18, 1 << 14
 _SMALL, _SMALL_PART = 4096, 1 << 14
-"""A compressed batch of up to so many bytes is opened at once, up to the first part."""
+"""The first part of a compressed batch of up to _SMALL bytes is opened in the loop."""
 _LONG_MIN = -LONG_MAX - 1
 
 Work = Callable[[], None]
-"""Something for a worker thread."""
+"""Work for a worker thread."""
 
 
 class Examined(NamedTuple):
-    """A batch that can be appended: the client's own, or another in its place."""
+    """A batch that can be appended: the client's own, or a new one in its place."""
 
     view: memoryview
     header: BatchHeader
 
 
 Examination = Generator[Work | None, None, Examined]
-"""Yields work for a thread, to be done before it goes on, or None where a slice is over."""
+"""Yields work that a thread must do before the next step, or None at the end of a slice."""
 
 
 def checked(
@@ -107,11 +107,11 @@ def checked(
 def examine(
     view: memoryview, config: LogConfig, wall_ms: int, version: int = ZSTD_VERSION
 ) -> Examination:
-    """Looks into the one batch that a client may send for a partition; corrects its max timestamp.
+    """Examines the one batch that a client may send for a partition; corrects its max timestamp.
 
     Raises RecordsRefused (INVALID_RECORD, INVALID_TIMESTAMP), and ApiError: CORRUPT_MESSAGE,
     INVALID_RECORD, INVALID_TIMESTAMP, MESSAGE_TOO_LARGE, UNSUPPORTED_COMPRESSION_TYPE, and
-    UNKNOWN_SERVER_ERROR where the payload is not what the codec's bits say.
+    UNKNOWN_SERVER_ERROR if the payload is not compressed as the header says.
     """
     header = validate_produce(view, config.max_message_bytes, zstd=version >= ZSTD_VERSION)
     times = _Times(config, header, wall_ms)
@@ -145,8 +145,8 @@ def examine(
 
 
 def _corrected(view: memoryview, header: BatchHeader, max_timestamp: int) -> Examined:
-    """The batch with the max timestamp that its records have, and without a producer's bit of
-    LogAppendTime; the append sets both where the topic's time is the broker's.
+    """The batch with the largest timestamp of its records, and without the bit LogAppendTime of its
+    producer; the append sets both if the topic has LogAppendTime.
     """
     if max_timestamp != header.max_timestamp or header.attributes & LOG_APPEND_TIME:
         set_max_timestamp(view, header, max_timestamp, append_time=False)
@@ -155,15 +155,15 @@ def _corrected(view: memoryview, header: BatchHeader, max_timestamp: int) -> Exa
 
 
 class _Times:
-    """The bounds of a batch's timestamps; `given` is that of all its records, where a producer has
-    set the bit of LogAppendTime.
+    """The bounds of a batch's timestamps.  `given` is the timestamp of all its records, if the
+    producer has set the bit LogAppendTime.
     """
 
     def __init__(self, config: LogConfig, header: BatchHeader, wall_ms: int) -> None:
         self.oldest, self.latest = _LONG_MIN, LONG_MAX
         self.given: int | None = None
         self.refusal: RecordsRefused | None = None
-        """Of all records; what is wrong with their form is told before it."""
+        """The refusal of all records; errors in their form are reported first."""
         if header.attributes & LOG_APPEND_TIME:
             self.given = max(header.max_timestamp, NO_TIMESTAMP)
             if config.message_timestamp_type == "LogAppendTime" or header.max_timestamp == -1:
@@ -192,7 +192,7 @@ def limits_timestamps(config: LogConfig) -> bool:
 
 
 def _refused(walk: RecordWalk, times: _Times) -> RecordsRefused:
-    """One timestamp out of its limits makes it INVALID_TIMESTAMP, as in Kafka."""
+    """The error of refused records: INVALID_TIMESTAMP if any timestamp is out of its limits."""
     named: list[tuple[int, str]] = []
     code = ErrorCode.INVALID_RECORD
     for index, reason, timestamp in walk.refused:
@@ -211,8 +211,8 @@ def _refused(walk: RecordWalk, times: _Times) -> RecordsRefused:
 def _opened(
     view: memoryview, header: BatchHeader, walk: RecordWalk, config: LogConfig, target: Compression
 ) -> Generator[Work | None, None, bytes | None]:
-    """Walks over the records of a payload that must be opened, or is stored under another codec;
-    gives the payload to store, None for the one that came.
+    """Walks over the records of a payload that is compressed, or will be stored with another codec;
+    returns the payload to store, or None to keep the client's.
     """
     opening = _Opening(view, header, config, target)
     fed = 0
@@ -237,7 +237,7 @@ def _opened(
 
 
 class _Opening:
-    """A payload that is opened part by part, and meanwhile compressed anew where `target` is
+    """A payload that is opened part by part, and compressed again on the way if `target` is
     another codec.
     """
 
@@ -263,7 +263,7 @@ class _Opening:
         self._most = config.max_message_bytes
 
     def proceed(self) -> None:
-        """Opens the next part; the thread's work."""
+        """Opens the next part, in the thread."""
         try:
             part = next(self._parts, None)
         except DecompressionError as error:

@@ -5,12 +5,12 @@ knows or ends: the LSO would stand still for ever.  So before the first batch of
 appended, the leader asks the transaction coordinator whether the partition belongs to a transaction
 of that producer and epoch.
 
-The question and the append are two moments.  A `Verification` ties them together: it is made when
-the question is asked and thrown away when anything of that producer is appended, markers included.
-An answer that comes after the transaction's end finds its verification gone.
+The question and the append happen at different times.  A `Verification` ties them together: it is
+made with the question, and dropped when anything of that producer is appended, markers included.
+So an answer that comes after the transaction's end finds its verification gone.
 
-If nothing is known of a producer, any sequence number may be its first.  So the lowest one seen
-while verifying is kept, and a higher one must wait for it.
+If nothing is known about a producer, any sequence number may be its first.  So the lowest one seen
+during the verification is kept, and a batch with a higher one is refused until that one has come.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from highwater.kafka.errors import ApiError, ErrorCode
 
 
 class Verification:
-    """One producer's right to begin; compared by identity."""
+    """One producer's right to begin a transaction; compared by identity."""
 
     __slots__ = ("created_ms", "epoch", "lowest_sequence")
 
@@ -41,7 +41,7 @@ class Verifications:
         return len(self._open)
 
     def begin(self, producer_id: int, epoch: int, sequence: int, now_ms: int) -> Verification:
-        """The producer's verification, made if it has none (of this epoch)."""
+        """The producer's verification; a new one if it has none of this epoch."""
         found = self._open.get(producer_id)
         if found is None or found.epoch < epoch:
             found = self._open[producer_id] = Verification(epoch, sequence, now_ms)

@@ -1,1 +1,1 @@
-"""Compaction: the choice of a log, of the records that stay, and the segments that hold them."""
+"""Compaction: chooses a log and the records that stay, and writes the segments that hold them."""

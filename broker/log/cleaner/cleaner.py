@@ -2,19 +2,18 @@
 
 log.cleaner.threads tasks, whose number may change while they run, each take the dirtiest log
 (`plan`), have it cleaned in steps (`work`), and put each new segment in place (`replacement`).
-`cleaner-offset-checkpoint` notes how far a log is clean when all of it is done.  A crash before
-that costs only the work, as cleaning a clean log again changes nothing.
+When a cleaning is complete, `cleaner-offset-checkpoint` notes how far the log is clean.  A crash
+before that costs only the work: to clean a clean log again changes nothing.
 
-The event loop does only short work: choosing, and a few renames a segment.  Reading and writing is
-done apart (`Disk.apart`), in another process unless there is little of it, on files that do not
-change: inactive segments, below the last stable offset.  A log may still change meanwhile: it is
-deleted, cut after an unclean election, or loses its oldest segments.  So before a new segment is
-put in place the old ones must be unchanged; otherwise the cleaning is dropped and tried again
-later.
+The event loop does only short work: the choice, and a few renames a segment.  Reading and writing
+happen apart (`Disk.apart`), in another process unless there is little to do, on files that do not
+change: inactive segments, below the last stable offset.  A log may still be deleted meanwhile, be
+cut after an unclean election, or lose its oldest segments.  So the old segments must be unchanged
+when a new one is put in their place; otherwise the cleaning is dropped and tried again later.
 
 While a replica is out of the ISR, no tombstone and no marker is removed, however old: the replica
 would come back with the deleted value, or with a transaction that has not ended.  Apache Kafka
-removes them after delete.retention.ms, whoever is away.
+removes them after delete.retention.ms, whichever replica is away.
 
 A log that cannot be cleaned (a damaged batch) is left alone from then on, and counted: Kafka calls
 such a partition uncleanable.  A failing disk takes the whole log directory offline, as everywhere.
@@ -81,7 +80,7 @@ class _Cleaning:
 
 
 class LogCleaner:
-    """The cleaner of one broker.  The log manager, too, reads `in_progress` and `uncleanable`."""
+    """The cleaner of one broker.  `LogManager.cleaning` names the logs that it works on."""
 
     def __init__(
         self,
@@ -92,9 +91,9 @@ class LogCleaner:
         all_in_sync: Callable[[TopicPartition], bool],
     ) -> None:
         self.uncleanable: dict[TopicPartition, str] = {}
-        """The reason, by partition."""
+        """The logs that are left alone, and the reason for each."""
         self.last: dict[int, CleanerStats] = {}
-        """By number, for each running cleaner that has cleaned something."""
+        """The last cleaning of each running cleaner that has cleaned something, by its number."""
         self.max_dirty_ratio = 0.0
         self.last_run_ms = clock.wall_ms()
         self._logs = logs
@@ -102,7 +101,7 @@ class LogCleaner:
         self._clock = clock
         self._config = config
         self.all_in_sync = all_in_sync
-        """Tells whether no replica of a partition has yet to fetch what others have."""
+        """Whether all replicas of a partition are in the ISR (`replica/all_in_sync`)."""
         self._nursery: trio.Nursery | None = None
         self._started: set[int] = set()
         self._resting: dict[int, trio.CancelScope] = {}
@@ -126,9 +125,9 @@ class LogCleaner:
         return 0 if self._nursery is None else len(self._nursery.child_tasks)
 
     def resize(self) -> None:
-        """log.cleaner.threads has changed: starts the missing cleaners, and ends those above it.
+        """Applies log.cleaner.threads: starts the missing cleaners, and ends those above it.
 
-        Unlike in Kafka no cleaning is broken off: a cleaner that ends completes its log first.
+        Unlike in Kafka no cleaning is broken off: a cleaner completes its log before it ends.
         """
         wanted = self._config.log_cleaner_threads
         for number in range(wanted):
@@ -140,7 +139,7 @@ class LogCleaner:
                 rest.cancel()
 
     async def stop(self) -> None:
-        """Ends cleaning before the logs are closed; a log in the middle of it stays as it was."""
+        """Ends all cleaning, before the logs are closed; unfinished logs stay as they were."""
         self._running.cancel()
         await self._ended.wait()
 
@@ -221,7 +220,7 @@ class LogCleaner:
         )
 
     def _share(self, whole: float) -> float:
-        """One cleaner's part of a limit for all; the configuration may change at any time."""
+        """One cleaner's share of a limit for all; the configuration may change at any time."""
         return whole / max(1, self._config.log_cleaner_threads)
 
     def _job(self, candidate: Candidate) -> CleanJob:
@@ -304,7 +303,7 @@ class LogCleaner:
             stats.records_written += group.records_written
 
     async def _flush(self, log: Log, group: Group) -> None:
-        """Flushes new files before they are relied on: after that the old ones may be deleted."""
+        """Flushes a group's new files: only then may the old ones be deleted."""
         for suffix in group.suffixes:
             file = log.disk.open(segment_path(log.dir, group.base_offset, suffix) + CLEANED)
             try:

@@ -1,4 +1,4 @@
-"""Records for the cleaner: keys, offsets, and the position of each record's bytes.
+"""Reads records for the cleaner: keys, offsets, and the position of each record's bytes.
 
 A value is never decoded.  The first pass needs only keys (`load_keys`), and is written for speed:
 a cleaning of 10^7 records spends most of its time there.  The second pass (`scan`) looks at the
@@ -28,7 +28,7 @@ class Scanned(NamedTuple):
     timestamp_delta: int
     offset_delta: int
     rest: int
-    """The start of its offset delta, from where bytes stay when the timestamp changes."""
+    """Where its offset delta begins: the bytes from here on stay when the timestamp changes."""
     key: bytes | None
     tombstone: bool
 
@@ -39,7 +39,7 @@ def key_id(key: bytes) -> bytes:
 
 
 def beyond_batch(offset: int, last_offset: int) -> ApiError:
-    """With such an offset in the map, later records of the key would be dropped."""
+    """The error for an offset that, in the map, would make later records of its key be dropped."""
     return ApiError(
         ErrorCode.CORRUPT_MESSAGE,
         f"a record has offset {offset}, and its batch ends at {last_offset}",
@@ -54,7 +54,7 @@ def load_keys(
     last_offset: int,
     first_offset: int,
 ) -> None:
-    """Notes the offset of each key of a payload, from `first_offset` on; the last one stays."""
+    """Notes the last offset of each key in a payload, from `first_offset` on."""
     position, digest, longest = 0, md5, LONGEST_PLAIN_KEY
     try:
         for _ in range(count):

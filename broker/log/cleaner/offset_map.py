@@ -3,7 +3,7 @@
 log.cleaner.dedupe.buffer.size bounds its memory, so a log with more keys than fit is cleaned in
 several rounds, each a little further.  Kafka stores 24 bytes an entry (an MD5 and an offset) in one
 array; a dict is an order of magnitude faster here, and its entries are larger, so it holds fewer:
-`ENTRY_BYTES` counts key, number, their places in the dict, and the dict's growth.
+`ENTRY_BYTES` counts key, number, their places in the dict, and room for its growth.
 """
 
 from __future__ import annotations

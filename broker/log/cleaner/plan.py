@@ -1,9 +1,9 @@
 """Chooses the next log to clean, and the offset up to which it is cleaned.
 
-A log has a clean section, which earlier cleanings have covered, and a dirty one after it.  Not all
-of the dirty section may be cleaned.  These stay: the active segment, everything at or above the
-last stable offset (an open transaction may still abort, and unreplicated records may still vanish),
-and any segment with a record younger than min.compaction.lag.ms.
+A log has a clean section, which earlier cleanings have covered, and a dirty one after it.  Some of
+the dirty section must not be cleaned: the active segment, everything at or above the last stable
+offset (an open transaction may still abort, and unreplicated records may still vanish), and
+everything from the first segment on with a record younger than min.compaction.lag.ms.
 
 A log is worth cleaning when its cleanable part is more than min.cleanable.dirty.ratio of it, or
 when its oldest dirty record is older than max.compaction.lag.ms.  The dirtiest comes first.
@@ -60,7 +60,7 @@ def last_stable_offset(log: Log) -> int:
 
 
 def inspect(log: Log, checkpoint: int | None, now_ms: int) -> Candidate:
-    """The candidate that this log is now."""
+    """The candidate for this log, as it is now."""
     segments = log.segments
     inactive = segments[:-1]
     first_dirty = first_dirty_offset(log, checkpoint)

@@ -2,16 +2,16 @@
 
 A record stays if no later one has its key; a record without a key does not stay in a compacted log.
 A tombstone (a key without a value) stays for delete.retention.ms after the first cleaning that met
-it, so that a reader who began before sees the deletion, and until all replicas are in the ISR.
-That time, the *delete horizon*, is put into the batch in place of its base timestamp, with a bit in
-its attributes (KIP-534).
+it, so that a reader that began before sees the deletion, and until all replicas are in the ISR.
+The end of that time, the *delete horizon*, takes the place of the batch's base timestamp, and a bit
+in its attributes says so (KIP-534).
 
 The identity of a batch does not change: base offset, last offset, producer, epoch and sequence stay
-the same, however many records are left.  The last batch of a producer that the log remembers stays
-even with none, because its sequence number must be found when the log is read again; so does its
-last one below the high watermark, for a cut may take those above.  So does the
-last batch of the log while the active segment is empty (after a cut, for instance): a copy of the
-log, in a follower or in another directory, could not reach its end otherwise.
+the same, however many records are left.  Some batches stay even without a record.  One is the last
+batch of each producer that the log remembers: its sequence number must be found when the log is
+read again.  One is that producer's last batch below the high watermark, as a cut may take those
+above.  One is the last batch of the log while the active segment is empty (after a cut, say): a
+copy of the log, in a follower or in another directory, could not reach its end otherwise.
 """
 
 from __future__ import annotations
@@ -59,16 +59,16 @@ class LastRecord(NamedTuple):
     """The batches that must stay for a producer that the log still remembers."""
 
     last_offset: int
-    """The end of its last batch of data; -1: only a marker of it is known."""
+    """The end of its last batch of data; -1 if only a marker of it is known."""
     epoch: int
     committed: int = -1
     """The end of its last batch of data below the high watermark, as far as that is remembered."""
     unsure: bool = False
-    """All that is remembered of it may be cut off: which batch is its last then is not known."""
+    """Whether a cut may take all that is remembered: its last batch is not known then."""
 
 
 def last_record(entry: ProducerEntry, high_watermark: int) -> LastRecord:
-    """What must stay of a producer; Kafka keeps the last batch only, though a cut may take it."""
+    """What must stay of a producer; Kafka keeps only the last batch, though a cut may take it."""
     ends = [batch.last_offset for batch in entry.batches]
     committed = max((end for end in ends if end < high_watermark), default=-1)
     unsure = committed < 0 and entry.last_offset >= high_watermark
@@ -86,7 +86,7 @@ class Filter:
     delete_retention_ms: int
     all_in_sync: bool
     log_end: int
-    """Its last batch ends before this offset; a batch that does so stays."""
+    """The log's end: the batch that ends just below it stays."""
 
     def clean(self, view: Buffer, header: BatchHeader) -> Buffer | None:
         """The batch for the cleaned segment; None drops it.
@@ -171,7 +171,7 @@ def rebuild(
     kept: list[Scanned],
     horizon_ms: int | None = None,
 ) -> bytearray:
-    """The batch with these records only; with `horizon_ms`, that becomes its base timestamp."""
+    """The batch with only these records; `horizon_ms`, if given, becomes its base timestamp."""
     attributes, base_timestamp = header.attributes, header.base_timestamp
     if horizon_ms is None:
         records = b"".join([payload[record.start : record.end] for record in kept])
@@ -192,7 +192,7 @@ def rebuild(
 
 
 def empty_batch(view: Buffer, header: BatchHeader) -> bytearray:
-    """The header of a batch alone: offsets and producer, without a record."""
+    """A batch's header alone: offsets and producer, without a record."""
     batch = bytearray(memoryview(view)[:HEADER_SIZE])
     attributes = header.attributes & (LOG_APPEND_TIME | TRANSACTIONAL | CONTROL)
     return _finish(batch, attributes, -1, header.max_timestamp, 0)

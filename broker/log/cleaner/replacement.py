@@ -1,16 +1,16 @@
-"""Puts a cleaned segment in the place of its originals, so that a crash leaves either them or it.
+"""Puts a cleaned segment in the place of its originals; a crash leaves either those or the new one.
 
 1. The files `<base>.<suffix>.cleaned` are complete and flushed.  A crash before the next step
    throws them away.
 2. Each becomes `.swap`, the `.log` last: once it has that name the replacement will be completed,
    by the next start if need be.
-3. The old files become `.deleted`, and go after file.delete.delay.ms: readers may still send from
-   them.
+3. The old files become `.deleted`, and are deleted after file.delete.delay.ms: readers may still
+   send from them.
 4. `.swap` is removed from the names, again from the `.log` last, so that an index without its
    `.log.swap` is always unwanted.
 
-All of this is renames, hence takes microseconds in the event loop; nothing reads or appends in
-between.
+All of these steps are renames, and take microseconds in the event loop; nothing reads or appends
+in between.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def stand_unchanged(log: Log, segments: Sequence[Segment], truncations: int) -> bool:
-    """Whether these segments, as they were read, are still the log's."""
+    """Whether the log still has these segments, as they were read."""
     if log.deleted or log.truncations != truncations:
         return False
     known = {id(segment) for segment in log.segments[:-1]}
@@ -34,7 +34,7 @@ def stand_unchanged(log: Log, segments: Sequence[Segment], truncations: int) -> 
 
 
 def replace_segments(log: Log, old: Sequence[Segment], group: Group) -> None:
-    """Steps 2 to 4.  Raises OSError: the directory has failed, and the next start completes it."""
+    """Does steps 2 to 4.  Raises OSError if the directory fails; the next start completes them."""
     disk, folder, base = log.disk, log.dir, group.base_offset
     # the .log is the first of the suffixes
     paths = [segment_path(folder, base, suffix) for suffix in reversed(group.suffixes)]
@@ -49,7 +49,7 @@ def replace_segments(log: Log, old: Sequence[Segment], group: Group) -> None:
 
 
 def remove_unfinished(log: Log, group: Group) -> None:
-    """Removes the result of a cleaning that came too late."""
+    """Removes the result of a cleaning that was too late."""
     for suffix in group.suffixes:
         path = segment_path(log.dir, group.base_offset, suffix) + CLEANED
         if log.disk.exists(path):

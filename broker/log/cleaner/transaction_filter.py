@@ -1,12 +1,12 @@
-"""Transactions in a log that is cleaned: the aborted batches, and the markers still needed.
+"""Decides, in a log that is being cleaned, which batches are aborted and which markers are needed.
 
 The cleaner goes through the log in order, and notes here what it meets of each transaction.
 
 * A batch of an aborted transaction is dropped: no client may read it.
 * A marker must outlive the data of its transaction, or a reader (and the producer state) would take
-  the transaction for an open one.  It may go once a pass met no batch of the transaction any more,
-  and then only delete.retention.ms after that pass (the delete horizon of its batch).
-* An aborted transaction stays in the segment's .txnindex as long as batches of it were met.
+  the transaction for an open one.  It may be dropped once a pass has met no batch of the
+  transaction, and only delete.retention.ms after that pass (the delete horizon of its batch).
+* An aborted transaction stays in the segment's .txnindex as long as a pass meets batches of it.
 
 The list of aborted transactions comes from the segments' transaction indexes.
 """
@@ -29,7 +29,7 @@ class CleanedTransactions:
         """By producer id: the transaction, and whether a batch of it was met."""
         self._committed: dict[int, None] = {}
         self.retained: list[AbortedTransaction] = []
-        """Those whose marker and batches were both met; taken by `take_retained`."""
+        """Aborted transactions of which marker and batches were met; `take_retained` takes them."""
 
     def _reach(self, offset: int) -> None:
         while self._ahead and self._ahead[-1].first_offset <= offset:
@@ -37,7 +37,7 @@ class CleanedTransactions:
             self._aborted.setdefault(found.producer_id, (found, False))
 
     def batch(self, header: BatchHeader) -> bool:
-        """Takes a batch of records; returns whether it is of an aborted transaction."""
+        """Takes a batch of records; returns whether it belongs to an aborted transaction."""
         self._reach(header.last_offset)
         if not header.is_transactional:
             return False

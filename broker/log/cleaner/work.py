@@ -1,15 +1,15 @@
 """The heavy part of a cleaning: two passes over the files of a log, in steps.
 
-1. The dirty section, from the first dirty offset to the first that must not be cleaned, is read for
-   its keys (`OffsetMap`).  If the map is full, this cleaning ends there.
-2. All segments up to there are read again and rewritten, several small ones into one, as far as
-   they fit into a segment.  Each group gives one `.cleaned` file with its indexes.
+1. The first pass reads the keys of the dirty section (`OffsetMap`), from the first dirty offset to
+   the first that must not be cleaned.  If the map is full before, this cleaning ends there.
+2. The second pass reads all segments up to there again, and rewrites them, several small ones into
+   one where they fit.  Each such group gives one `.cleaned` file with its indexes.
 
 Nothing here changes the log: the caller of a step flushes the files and swaps them in
 (`replacement`) before the next step, so that no more than one group's copy takes up disk space.
 
 A job is plain data, because on a real machine a separate process does the work (`Disk.apart`).  It
-imports this module and its imports, and no other part of a broker.
+loads this module and its imports, and no other part of a broker.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class CleanJob:
 
     folder: str
     sources: tuple[Source, ...]
-    """From the first segment to the last that may be cleaned."""
+    """All segments from the first to the last that may be cleaned."""
     first_dirty: int
     end: int
     """The first offset that must not be cleaned."""
@@ -67,7 +67,7 @@ class CleanJob:
     now_ms: int
     delete_retention_ms: int
     all_in_sync: bool
-    """Whether tombstones and markers may be removed after that time."""
+    """Whether tombstones and markers may be removed after `delete_retention_ms`."""
     segment_bytes: int
     segment_index_bytes: int
     index_interval_bytes: int
@@ -246,7 +246,7 @@ def _clean_group(
 
 
 class _Target:
-    """A segment in the making: pending batches are written together, at the cleaner's pace."""
+    """A new segment: waiting batches are written together, at the cleaner's pace."""
 
     def __init__(self, disk: Disk, job: CleanJob, base_offset: int, pace: Pace) -> None:
         self.segment = Segment(

@@ -1,7 +1,7 @@
-"""The logs of new partitions: their directories, and their creation off the loop.
+"""Creates the logs of new partitions: chooses their directories, and works off the loop.
 
-A new log is a folder with three files, and while the file system writes its journal each of them
-may take tens of milliseconds.  So the logs of a large LeaderAndIsr are made in a worker thread.
+A new log is a folder with three files, each of which may take tens of milliseconds while the file
+system writes its journal.  So the logs of a large LeaderAndIsr are made in a worker thread.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class LogCreation:
         """Called when many logs have been made."""
 
     def create_one(self, tp: TopicPartition, config: LogConfig) -> Log:
-        """Creates a log at once.  Raises OSError, and takes its intended directory offline."""
+        """Creates a log at once.  On an OSError, takes its directory offline and raises it."""
         (path,) = self._places((tp,))
         try:
             log = self._make(tp, path, config)
@@ -43,8 +43,8 @@ class LogCreation:
         return log
 
     async def create(self, wanted: Mapping[TopicPartition, LogConfig]) -> None:
-        """Creates all of them while directories last: a directory that fails goes offline, and
-        `create_one` then finds another place, or raises that there is none.
+        """Creates all logs, as long as a directory is left.  A directory that fails goes offline;
+        `create_one` then finds another for its logs, or raises that there is none.
         """
         todo = list(wanted.items())
         for first in range(0, len(todo), CREATED_AT_ONCE):
@@ -80,9 +80,9 @@ class LogCreation:
         return log
 
     def _places(self, tps: Sequence[TopicPartition]) -> list[str]:
-        """The log directory of each: the preferred one, else the one with the fewest logs.
+        """The log directory for each: the preferred one, else the one with the fewest logs.
 
-        Raises OSError where none is left.
+        Raises OSError if none is left.
         """
         manager = self._manager
         live = manager.live_dirs()

@@ -1,11 +1,11 @@
-"""Deleted logs, until a power loss can no longer bring them back.
+"""Keeps track of deleted logs until a power loss can no longer bring them back.
 
-Deleting a log renames its folder.  Without a sync of the directory above it a power loss may undo
-that, after the topic was deleted everywhere and made again: its new replica would then take the old
-records for its own.  So a broker settles deletions before it answers StopReplica.
+Deleting a log renames its folder.  Without a sync of the directory above, a power loss may undo the
+rename after the topic was deleted everywhere and created again: its new replica would then take the
+old records for its own.  So a broker settles deletions before it answers StopReplica.
 
-A directory that fails keeps what was to be deleted, and shows it again when it is repaired and the
-broker is started.  Until then no deletion of it may be said to have succeeded.
+A directory that fails keeps the logs that were to be deleted, and shows them again when it has been
+repaired and the broker restarted.  Until then their deletion must not be reported as done.
 """
 
 from __future__ import annotations
@@ -33,28 +33,28 @@ class Deletions:
         self._deleted: dict[TopicPartition, str] = {}
         self._failed: set[TopicPartition] = set()
         self.all_known = True
-        """No directory was offline at the broker's start, with logs that nobody can name."""
+        """False if a directory was offline at the broker's start: its logs are not known."""
         self._others: set[TopicPartition] = set()
-        """Deleted ones that were in another directory than those."""
+        """Logs deleted from other directories than those."""
         self._settling = trio.Lock()
 
     def note(self, tp: TopicPartition, path: str) -> None:
-        """A log in this log directory has its last name."""
+        """Notes a deleted log, whose folder in this directory has its last name."""
         self._deleted[tp] = path
         if not self.all_known:
             self._others.add(tp)
 
     def failed(self, tp: TopicPartition) -> None:
-        """Its directory failed before the log had its last name."""
+        """Notes a log whose directory failed before the folder had its last name."""
         self._failed.add(tp)
 
     def may_come_back(self, tp: TopicPartition) -> bool:
-        """Whether a log that is not here, or no more, may be in a directory that is offline."""
+        """Whether a log that is not here, or no longer, may be in an offline directory."""
         return tp in self._failed or not (self.all_known or tp in self._others)
 
     async def settle(self) -> list[TopicPartition]:
-        """Makes all deletions durable; gives those whose directory has failed."""
-        async with self._settling:  # a request that comes again waits for the first one's sync
+        """Makes all deletions durable; returns those whose directory has failed."""
+        async with self._settling:  # a repeated request waits for the first one's sync
             deleted, self._deleted = self._deleted, {}
             for path in dict.fromkeys(deleted.values()):
                 with self._guarded(path):

@@ -19,7 +19,7 @@ Offsets = dict[TopicPartition, int]
 
 
 class LogDirectoryError(Exception):
-    """A log directory that this broker must not use; the text says how to mend it."""
+    """Raised for a log directory that this broker must not use; the text says what to do."""
 
 
 class LogDirectory:
@@ -77,9 +77,9 @@ class LogDirectory:
             await self.disk.replace_durably(path, checkpoints.encode_properties(wanted))
 
     async def take_clean_shutdown(self) -> None:
-        """Reads whether the shutdown was clean, and durably removes the sign of it.
+        """Finds out whether the shutdown was clean, and durably removes the sign of it.
 
-        Were it still there after a crash, the next start would trust a log that was not flushed.
+        If it were still there after a crash, the next start would trust a log not flushed.
         """
         path = f"{self.path}/{checkpoints.CLEAN_SHUTDOWN}"
         self.clean = self.disk.exists(path)
@@ -88,7 +88,7 @@ class LogDirectory:
             await self.disk.sync_dir(self.path)
 
     async def sign_clean_shutdown(self, broker_epoch: int) -> None:
-        """Writes the sign, after everything else is flushed."""
+        """Writes the sign of a clean shutdown, after everything else is flushed."""
         await self.disk.sync_dir(self.path)
         await self.disk.replace_durably(
             f"{self.path}/{checkpoints.CLEAN_SHUTDOWN}",
@@ -96,7 +96,7 @@ class LogDirectory:
         )
 
     def read(self, name: str) -> Offsets:
-        """A checkpoint file; empty if it is missing or damaged."""
+        """The content of a checkpoint file; empty if the file is missing or damaged."""
         path = f"{self.path}/{name}"
         offsets: Offsets = {}
         if self.disk.exists(path):
@@ -108,19 +108,19 @@ class LogDirectory:
         return offsets
 
     def current(self, name: str) -> Offsets:
-        """The content of a checkpoint file, now or after the next `settle`."""
+        """The content that a checkpoint file has now, or will have after the next `settle`."""
         return self.planned.get(name, self.written.get(name, {}))
 
     def write(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
         """Replaces a checkpoint file at once, and plans to do so durably.
 
-        A crash of this process leaves the new content, a power loss before `settle` possibly none.
+        A crash of this process keeps the new content; a power loss before `settle` may lose it.
         """
         self.disk.replace(f"{self.path}/{name}", checkpoints.encode_offsets(offsets))
         self.written[name] = self.planned[name] = dict(offsets)
 
     def plan(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
-        """Has the next `settle` replace a checkpoint file; until then the old one stays."""
+        """Plans that the next `settle` replaces a checkpoint file; the old one stays until then."""
         if offsets != self.current(name):
             self.planned[name] = dict(offsets)
 

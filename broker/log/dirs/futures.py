@@ -1,17 +1,17 @@
-"""Future logs: copies of partitions' logs in the making, in another log directory (KIP-113).
+"""Future logs: unfinished copies of partitions' logs in another log directory (KIP-113).
 
-A future log is `<topic>-<partition>.<unique>-future` beside the partitions of its directory, and is
-always a prefix of the current log: `replica/dir_moves` copies batches unchanged, and a cut of the
-current log cuts the future one in the same step.  No client reads it, and it does not count until
-it replaces the current log.
+A future log is a folder `<topic>-<partition>.<unique>-future` among the partitions of its
+directory.  It is always a prefix of the current log: `replica/dir_moves` copies batches unchanged,
+and a cut of the current log cuts the future one in the same step.  No client reads it, and it does
+not count until it replaces the current log.
 
-A log is not cleaned while it has a future one, which would keep records whose tombstones it never
-gets.  But it is cleaned while the future one's directory is offline; so of a compacted log the next
-start begins the copy anew.
+A log is not cleaned while it has a future one, which would keep records and never get their
+tombstones.  But it is cleaned while the future log's directory is offline, so the next start begins
+the copy of a compacted log again.
 
 The replacement is two renames: the old folder becomes `-delete`, then the new one gets the
-partition's name.  A crash between them leaves a future log and no current one.  Nothing else leaves
-that while every directory is there, so the next start completes it.
+partition's name.  A crash between them leaves a future log without a current one.  While every
+directory is there nothing else can leave that, so the next start completes the replacement.
 
 Source: kafka.log.LogManager.replaceCurrentWithFutureLog (which renames in the other order, and
 needs help after a crash in between).
@@ -48,7 +48,7 @@ class FutureLogs:
     def __init__(self, manager: LogManager) -> None:
         self.logs: dict[TopicPartition, Log] = {}
         self.preferred: dict[TopicPartition, str] = {}
-        """The directory wished for a partition not here yet; the oldest wishes are dropped."""
+        """The directory requested for a partition not here yet; the oldest entries are dropped."""
         self._manager = manager
         self._found: list[tuple[TopicPartition, str]] = []
         self._made = 0
@@ -62,7 +62,7 @@ class FutureLogs:
     # ------------------------------------------------------------------------------- loading
 
     def found(self, folder: str) -> bool:
-        """Notes a folder of a log directory; False if it is not a future log's."""
+        """Notes a future log's folder; False if the folder is not one."""
         match = _FUTURE.match(folder.rpartition("/")[2])
         if match is None:
             return False
@@ -71,7 +71,7 @@ class FutureLogs:
         return True
 
     async def load(self) -> None:
-        """Runs after all current logs are loaded.  An OSError costs the future log's directory."""
+        """Loads future logs, after all current ones.  An OSError takes the directory offline."""
         manager, found, self._found = self._manager, self._found, []
         for tp, folder in found:
             path = folder.rpartition("/")[0]
@@ -105,7 +105,7 @@ class FutureLogs:
     # ----------------------------------------------------------------------- making, removing
 
     def create(self, tp: TopicPartition, path: str, config: LogConfig) -> Log:
-        """Creates an empty one; raises OSError, and then its directory is offline."""
+        """Creates an empty future log.  Raises OSError; its directory is then offline."""
         manager = self._manager
         self._made += 1
         name = f"{tp}.{manager.clock.wall_ms():016x}{self._made:016x}-future"
@@ -122,7 +122,7 @@ class FutureLogs:
         return log
 
     def discard_one(self, tp: TopicPartition) -> None:
-        """The move is given up, or its partition is deleted."""
+        """Drops a future log: the move is given up, or the partition is deleted."""
         log = self.logs.pop(tp, None)
         if log is None:
             return
@@ -139,8 +139,8 @@ class FutureLogs:
         self._manager.trash.add((), (gone,), 0)
 
     def dir_failed(self, path: str, gone: Iterable[TopicPartition]) -> None:
-        """Gives up moves into the directory; where the current log is lost, the copy stays on the
-        disk until that directory is back."""
+        """Gives up moves into the directory and out of it; the copies of lost current logs stay on
+        the disk until the directory is back."""
         lost = [tp for tp, log in self.logs.items() if self._manager.dir_of(log) == path]
         for tp in dict.fromkeys([*lost, *gone]):
             log = self.logs.pop(tp, None)
@@ -160,7 +160,7 @@ class FutureLogs:
 
     def replace_current(self, tp: TopicPartition, high_watermark: int) -> Log:
         """Makes the future log, which holds all that the current one does, the current one.  Raises
-        OSError, and then the directory that failed is offline, with the partition.
+        OSError; the directory that failed is then offline, with the partition.
         """
         manager = self._manager
         current, future = manager.logs[tp], self.logs[tp]

@@ -1,4 +1,4 @@
-"""An OSError from a log directory takes it offline, and goes no further."""
+"""Takes a log directory offline on an OSError from it, and stops the error there."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class Guard:
-    """Code inside uses the directory `path`: an OSError takes it offline, and goes no further."""
+    """Encloses code that uses the directory `path`: an OSError takes it offline, and ends here."""
 
     def __init__(
         self,

@@ -1,12 +1,12 @@
-"""A partition's copies that went offline with their log directory, and were replaced since.
+"""Throws away copies of partitions that went offline with their log directory and were replaced.
 
 A replica may be deleted while its directory is offline, and assigned to the broker again; its new
-log is then made in another directory.  When the failed directory is back, the partition is in both.
+log is then made in another directory.  When the failed directory is back, both have the partition.
 Apache Kafka refuses to start until somebody deletes one of the two, and that may be the wrong one.
 
-Here the new folder gets a mark, as the controller called the replica new: whatever an offline
-directory holds of it is older.  At the next start the marked folder wins.  Marks go when every
-directory is there again.  Where neither folder or both have one, the start is refused.
+Here the new folder gets a mark: the controller called the replica new, so whatever an offline
+directory holds of it is older.  At the next start the marked folder wins.  Marks are removed when
+every directory is there again.  If neither folder has a mark, or both have, the start is refused.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ class StaleCopies:
         self._manager = manager
 
     def mark(self, folder: str) -> None:
-        """Marks a log that has just been made, where a directory is offline.  Raises OSError."""
+        """Marks a log that has just been made, if any directory is offline.  Raises OSError."""
         if self._manager.offline_dirs:
             self._manager.disk.replace(f"{folder}/{MARK}", b"")
 
     def is_stale(self, tp: TopicPartition, folder: str) -> bool:
-        """Whether a folder found at the start is older than a log already loaded; then it is
-        thrown away.  A loaded log that is the older one is thrown away instead.
+        """Whether a folder found at the start is older than a log already loaded; the folder is
+        then thrown away.  If the loaded log is the older one, that is thrown away instead.
 
-        Raises LogDirectoryError where that cannot be told, and OSError.
+        Raises LogDirectoryError if nothing shows which is older, and OSError.
         """
         manager = self._manager
         other = manager.get(tp)
@@ -50,7 +50,7 @@ class StaleCopies:
         newer = self._marked(folder)
         try:
             loaded_newer = self._marked(other.dir)
-        except OSError as error:  # of the other directory: as if it had been offline before
+        except OSError as error:  # the other directory's: as if it had been offline before
             manager.fail_dir(manager.dir_of(other), error)
             return False
         if newer == loaded_newer:
@@ -71,7 +71,7 @@ class StaleCopies:
         return False
 
     def settle(self) -> None:
-        """Runs when all is loaded."""
+        """Removes the marks when all directories are there; runs when everything is loaded."""
         manager = self._manager
         if manager.offline_dirs or len(manager.live_dirs()) < 2:
             return
