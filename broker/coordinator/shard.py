@@ -64,7 +64,7 @@ class Shard(ABC, Generic[R, P]):
     def __init__(self, partition: Partition) -> None:
         self.partition = partition
         self.generation = partition.generation
-        """The leader epoch of the term."""
+        """`Partition.generation` as the term began: it moves on when this broker ceases to lead."""
         self.pending: deque[P] = deque()
         self.loaded = False
         self.closed = False

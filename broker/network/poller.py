@@ -10,8 +10,8 @@ channel is full, a request is in flight) without repeated reports of them.  Afte
 socket it calls `want_read`, and after a send would block `want_write`; a poller to which the kernel
 itself reports again ignores both.
 
-`RealNetwork.poller()` is one on epoll.  `TaskPoller` works with any Network, by waiting in
-short-lived tasks; a simulation and a system without epoll use it.
+`RealNetwork.poller()` uses epoll; the simulated network has a poller of its own.  `TaskPoller`
+works with any Network, by waiting in short-lived tasks: it serves systems without epoll.
 """
 
 from __future__ import annotations
