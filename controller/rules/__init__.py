@@ -1,4 +1,4 @@
-"""The controller's decisions: pure state machines, events in and effects out.
+"""The controller's decisions: pure state machines that take events and return effects.
 
 `machine` puts the parts together; `state` is the cluster as they see it.
 """

@@ -1,17 +1,18 @@
-"""Records the lives of brokers that a controller has dealt with, for the controllers after it.
+"""Records which broker epochs a controller has dealt with, for the controllers after it.
 
 A broker that comes back after a crash may have lost the end of its log: acknowledged records need
-not be on a disk, only in the memory of every member of the ISR.  So it must leave the ISRs before
-it can lead, and comes back into them by catching up.  A controller sees that a broker came back
-because its broker epoch, the czxid of its registration, differs from the known one (KIP-380).
-A *new* controller knows none.  A broker may restart fast enough to take its own stale registration
-over while the controller moves (most of all to that very broker).  Then no controller would notice:
-the broker would go on leading, in the same leader epoch, with a log that has lost its end.
+not be on a disk, only in the memory of every member of the ISR.  So the broker must leave the ISRs
+before it can lead, and rejoins them when it has caught up.  A controller sees that a broker came
+back because its broker epoch, the czxid of its registration, differs from the known one (KIP-380).
+But a *new* controller knows no epochs, and a broker may restart fast enough to take over its own
+stale registration while the controller moves (most of all to that very broker).  No controller
+would notice: the broker would go on leading, in the same leader epoch, with a log that has lost its
+end.
 
 So the epochs that were dealt with are kept in ZooKeeper, in a znode that Kafka does not have.  It
-is written after the ISRs are, by the same guarded writes, so that it never says too much.  A broker
-whose registration is not in it is taken as bounced by the next controller.  If another program was
-the controller meanwhile, the record is behind, and the price is one shrink and expand of some ISRs.
+is written after the ISRs, by the same guarded writes, so that it never claims too much.  The next
+controller treats a broker whose registration is not in it as bounced.  If another program was the
+controller meanwhile, the record is behind, which costs one shrink and expand of some ISRs.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ log = logging.getLogger("controller")
 def unhandled(registered: Mapping[BrokerId, BrokerInfo]) -> Procedure[list[BrokerId]]:
     """The registered brokers that no earlier controller has dealt with.
 
-    Without a record (the first controller of a cluster) there are none.
+    There are none without a record, as for the first controller of a cluster.
     """
     (answer,) = yield from read([Get(znodes.HANDLED_BROKER_EPOCHS)])
     if answer is None:

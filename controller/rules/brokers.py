@@ -1,12 +1,12 @@
 """Brokers that come, go, bounce, lose a log directory, fall under suspicion or answer again.
 
-A broker is known by its registration, and by the czxid of it, the broker epoch.  A broker that was
-away for less time than the controller needed to look has another epoch.  That is handled as failure
-and start-up (a bounce), because the restarted broker knows nothing of what was sent before.
+A broker is known by its registration and by that znode's czxid, the broker epoch.  A broker that
+was away so briefly that the controller did not see it go has another epoch.  That is handled as a
+failure and a start (a bounce), because the restarted broker knows nothing that was sent before.
 
-Suspicion comes before the registration goes.  Everything done about it can be taken back: leaders
-move only if another live member of the ISR can lead, and replicas leave the ISR only if the leader
-is another.  The rest waits for the registration to go.
+Suspicion comes before the registration goes.  Everything done on suspicion can be undone: leaders
+move only if another live member of the ISR can lead, and a replica leaves the ISR only if another
+broker leads.  The rest waits for the registration to go.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def read_registrations(
 ) -> Procedure[dict[BrokerId, BrokerInfo]]:
     """All registered brokers, with watches on the list and on each.
 
-    A broker that is known stays as it was where only its znode's data is damaged.
+    A known broker stays as it was if nothing but its znode's data is damaged.
     """
     (names,) = yield from read([Children(znodes.BROKER_IDS, watch=True)])
     ids = sorted(BrokerId(int(n)) for n in names or () if is_id(n))
@@ -104,7 +104,7 @@ def changed(state: State) -> Procedure[None]:
 
 
 def modified(state: State, broker: BrokerId) -> Procedure[None]:
-    """Handles changed data of a registration: other endpoints, of which all are told."""
+    """Handles changed data of a registration: sends the new endpoints to all brokers."""
     (answer,) = yield from read([Get(znodes.broker_path(broker), watch=True)])
     info = decode(broker, answer)
     known = state.brokers.get(broker)
@@ -120,7 +120,7 @@ def modified(state: State, broker: BrokerId) -> Procedure[None]:
 
 
 def started(state: State, new: Collection[BrokerId]) -> Procedure[None]:
-    """Handles brokers that are live now: they are told everything, and may lead partitions."""
+    """Handles brokers that are live now: sends them everything, and lets them lead partitions."""
     for b in new:
         state.offline_dirs.pop(b, None)
     yield from requests.send_update_metadata(state, to=[b for b in state.brokers if b not in new])
@@ -145,7 +145,7 @@ def failed(state: State, dead: Collection[BrokerId]) -> Procedure[None]:
 
 
 def replicas_offline(state: State, offline: Iterable[Replica]) -> Procedure[None]:
-    """Handles replicas that are gone, with their brokers or directories: elect, shrink, tell."""
+    """Handles replicas lost with brokers or directories: elects, shrinks ISRs, tells brokers."""
     deleting = [r for r in offline if state.is_queued_for_deletion(r.tp.topic)]
     others = [r for r in offline if not state.is_queued_for_deletion(r.tp.topic)]
     partitions.mark(state, state.with_offline_leader(), PartitionPhase.OFFLINE)
@@ -255,7 +255,7 @@ def suspect(state: State, broker: BrokerId) -> Procedure[None]:
 
 
 def recover(state: State, broker: BrokerId) -> Procedure[None]:
-    """Handles the answer of a suspect: as after a bounce, all state is sent to it again."""
+    """Handles a suspect that answers: sends it all state again, as after a bounce."""
     info = state.suspected.pop(broker, None)
     if info is None:
         return
@@ -284,9 +284,9 @@ def leave(state: State, broker: BrokerId) -> Procedure[None]:
 
 
 def _leave_suspects(state: State) -> Procedure[None]:
-    """Elects where a suspect leads and another member of the ISR is live.
+    """Elects new leaders for suspects' partitions, if another member of the ISR is live.
 
-    If no other broker can lead, the election fails, and all stays as it was.
+    If no other broker can lead, the election fails, and everything stays as it was.
     """
     led = [
         tp

@@ -1,8 +1,8 @@
 """The machine's effects, in this order: persist, then send, then answer.
 
-`ReadZk`, `WriteZk`, `ProbeBrokers` and `Pause` are questions: the machine goes on with the `Answer`
-to them.  A step's effects have at most one of them, as the last one.  All others are orders.
-Effects are never changed once made; leaving them unfrozen makes a step shorter by a twentieth.
+`ReadZk`, `WriteZk`, `ProbeBrokers` and `Pause` are questions: the machine goes on when it gets the
+`Answer`.  A step has at most one question, as its last effect.  All other effects are orders.
+Effects are never changed; they are not frozen, because that makes a step shorter by a twentieth.
 """
 
 from __future__ import annotations
@@ -65,9 +65,9 @@ class ReadZk:
 
 @dataclass(slots=True)
 class WriteZk:
-    """Groups of writes.  A group is done wholly or not at all; groups do not depend on each other.
+    """Groups of writes.  A group is written wholly or not at all; no group depends on another.
 
-    All of them are conditional on the controller epoch's zkVersion.  For each group the answer has
+    Every write is conditional on the controller epoch's zkVersion.  For each group the answer holds
     the list of its results, or the ZkError that made it fail.
     """
 
@@ -76,7 +76,7 @@ class WriteZk:
 
 @dataclass(slots=True)
 class ProbeBrokers:
-    """Answer: a dict of those that did not answer, with True if the connection was refused."""
+    """Answer: a dict of the silent brokers; the value is True if the connection was refused."""
 
     brokers: tuple[BrokerInfo, ...]
 
@@ -85,8 +85,8 @@ class ProbeBrokers:
 class Pause:
     """Lets every other task of this process have a turn; the answer is None.
 
-    The controller shares its thread with a broker.  So the work of a procedure on thousands of
-    partitions is done in parts of `AT_ONCE` partitions.
+    The controller shares its thread with a broker, so a procedure works on thousands of partitions
+    in parts of `AT_ONCE`.
     """
 
 
@@ -109,7 +109,7 @@ def in_turns(work: Callable[..., T], *items: Iterable[Any]) -> Generator[Pause, 
 
 
 def read(ops: Sequence[ReadOp]) -> Procedure[list[Any]]:
-    """Reads; asks nothing if `ops` is empty."""
+    """Reads from ZooKeeper; asks nothing if `ops` is empty."""
     if not ops:
         return []
     result: list[Any] = yield ReadZk(tuple(ops))
@@ -135,14 +135,14 @@ class AddBroker:
 
 @dataclass(slots=True)
 class RemoveBroker:
-    """Closes its channel and drops its queue."""
+    """Closes the channel to this broker, and drops its queue."""
 
     broker_id: BrokerId
 
 
 @dataclass(slots=True)
 class Watched:
-    """The brokers whose death is watched for (registered ones, suspected or not)."""
+    """The registered brokers, suspected or not, which are watched to see them die."""
 
     brokers: tuple[BrokerInfo, ...]
 
@@ -186,15 +186,15 @@ class MetadataPartition(NamedTuple):
 
 @dataclass(slots=True)
 class SendUpdateMetadata:
-    """The same content to many brokers, each with its own broker epoch: encoded once."""
+    """The same content for many brokers, each with its own broker epoch; encoded only once."""
 
     brokers: tuple[tuple[BrokerId, BrokerEpoch], ...]
     partitions: tuple[MetadataPartition, ...]
     live: tuple[BrokerInfo, ...]
     features: Levels = ()
-    """Those in use."""
+    """The features in use."""
     all_topics: tuple[str, ...] | None = None
-    """The names of all topics: a broker drops any other.  None: nothing is said of them."""
+    """The names of all topics: a broker drops all others.  None says nothing about them."""
 
     @property
     def gone(self) -> frozenset[str]:
@@ -220,7 +220,7 @@ class Refuse:
 
 @dataclass(slots=True)
 class Schedule:
-    """Brings this event after a delay."""
+    """Gives this event to the machine after a delay."""
 
     delay_ms: int
     event: Any

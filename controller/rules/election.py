@@ -1,11 +1,11 @@
-"""Chooses the leader of a partition: the rules alone, one function for each reason.
+"""Chooses the leader of a partition: only the rules, one function for each reason.
 
 A leader comes from the ISR, in the order of the assignment, so the preferred replica leads if it
 can.  Only an unclean election goes beyond the ISR: it takes any live replica and loses the records
-that this one lacks.  So it needs the operator's word, and is never held because of a suspicion.
+that this one lacks.  So the operator must allow it, and it is never held because of a suspicion.
 
-Each election bumps the leader epoch.  That is what fences the former leader: its followers fetch
-with the new epoch, and its own ISR writes fail on the version.
+Each election bumps the leader epoch, and that fences the former leader: its followers fetch with
+the new epoch, and its own ISR writes fail on the version.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ class Strategy(Enum):
     OFFLINE = "offline"
     """The leader is gone, or there never was one; unclean only if the topic allows it."""
     UNCLEAN = "unclean"
-    """As OFFLINE, and the operator has asked for any live replica."""
+    """As OFFLINE, but the operator has asked for any live replica."""
     SUSPECTED = "suspected"
-    """As OFFLINE, and never unclean: the leader may be alive."""
+    """As OFFLINE, but never unclean: the leader may be alive."""
     REASSIGN = "reassign"
     PREFERRED = "preferred"
     CONTROLLED_SHUTDOWN = "controlled shutdown"
 
 
 class Choice(NamedTuple):
-    """The new leader and ISR, and the replicas that are told."""
+    """The new leader and ISR, and the replicas that get LeaderAndIsr."""
 
     leader: BrokerId
     isr: tuple[BrokerId, ...]

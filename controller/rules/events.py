@@ -1,7 +1,7 @@
 """The machine's inputs: watches that fired, answers of brokers, requests, suspicion, time.
 
 A watch only says that something changed.  The procedure reads again (and sets the next watch with
-that read), so two such events in the queue are as good as one: events are compared by value, and
+that read), so two equal events in the queue are as good as one: events are compared by value, and
 the runtime keeps at most one of each.
 """
 
@@ -60,7 +60,7 @@ class TopicDeletion(NamedTuple):
 
 
 class IsrChangeNotification(NamedTuple):
-    """Leaders wrote new ISRs, and report it so that metadata follows."""
+    """Leaders report that they wrote new ISRs, so that the controller spreads them."""
 
     kind: str = "isr_change"
 
@@ -100,7 +100,7 @@ class LeaderAndIsrAnswered:
 
 @dataclass(frozen=True, slots=True)
 class StopReplicaAnswered:
-    """`deleted` has the partitions of the request that were to be deleted."""
+    """`deleted` has the partitions that the request wanted deleted, with their errors."""
 
     broker_id: BrokerId
     broker_epoch: BrokerEpoch
@@ -109,7 +109,7 @@ class StopReplicaAnswered:
 
 
 class UpdateMetadataAnswered(NamedTuple):
-    """`gone` has the topics of the request that are being deleted."""
+    """`gone` has the topics in the request that are being deleted."""
 
     broker_id: BrokerId
     broker_epoch: BrokerEpoch
@@ -124,7 +124,7 @@ class ChannelOverflowed(NamedTuple):
 
 
 class Suspected(NamedTuple):
-    """Its connection ended and a probe failed; the registration is still there."""
+    """A broker's connection ended and a probe failed; its registration is still there."""
 
     broker_id: BrokerId
 

@@ -1,10 +1,10 @@
-"""The ids of topics: given once for each topic, kept in its znode, and told to every broker.
+"""Gives each topic its id, once; the id is kept in the topic's znode and sent to every broker.
 
-Ids are given only while every registered broker knows them (`features`).  A new topic has its id
-before its first leader.  A topic from before has one as soon as each of its live replicas has
-answered a LeaderAndIsr: a log may know an id that a tool has dropped from the znode, and of those
-that know one the answer names it.  Then the id goes back into the znode; a log never gets a second
-one.  An id that vanishes from a znode, or changes there, is put back.
+Ids are given only while every registered broker supports them (`features`).  A new topic gets its
+id before its first leader.  An older topic gets one as soon as each of its live replicas has
+answered a LeaderAndIsr.  The answers are needed because a log may know an id that a tool has
+dropped from the znode: the answer names it, and it goes back into the znode, so that a log never
+gets a second id.  An id that vanishes from a znode, or changes there, is put back.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ log = logging.getLogger("controller")
 
 
 def loaded(state: State, topic: str, found: znodes.TopicState, czxid: int) -> None:
-    """Notes what a topic's znode says."""
+    """Notes the id and the czxid of a topic's znode."""
     state.created_in[topic] = czxid
     if found.topic_id is not None:
         state.topic_ids[topic] = found.topic_id
 
 
 def give_new(state: State, topics: Iterable[str]) -> Procedure[None]:
-    """Gives topics that no broker has a log of their ids."""
+    """Gives new topics, of which no broker has a log yet, their ids."""
     if TOPIC_IDS in dict(state.features()):
         without = [t for t in topics if t not in state.topic_ids]
         yield from _write(state, {t: _made(state, t) for t in without})
 
 
 def settle(state: State) -> Procedure[None]:
-    """Gives ids to topics from before that have none, and tells all brokers."""
+    """Gives ids to older topics that have none, and sends them to all brokers."""
     if TOPIC_IDS not in dict(state.features()):
         return
     given = {
@@ -58,7 +58,7 @@ def settle(state: State) -> Procedure[None]:
 
 
 def answered(state: State, event: LeaderAndIsrAnswered) -> Procedure[None]:
-    """Handles what an answer to LeaderAndIsr says of ids."""
+    """Handles the ids in an answer to LeaderAndIsr."""
     for topic, known in event.topic_ids.items():
         if topic in state.topic_ids:
             log.error(
@@ -80,7 +80,7 @@ def answered(state: State, event: LeaderAndIsrAnswered) -> Procedure[None]:
 
 
 def put_back(state: State, topic: str, found: znodes.TopicState) -> Procedure[None]:
-    """Handles a znode that was changed: its id must still be there."""
+    """Handles a changed znode: puts the id back if it is not there any more."""
     known = state.topic_ids.get(topic)
     if known is None:
         if found.topic_id is not None:
@@ -109,8 +109,8 @@ def _all_heard(state: State, topic: str) -> bool:
 
 
 def _write(state: State, given: dict[str, bytes]) -> Procedure[None]:
-    """Writes ids into znodes, each at the version that was read: partitions may be added
-    meanwhile, and then it is read again."""
+    """Writes ids into znodes, each at the version that was read; a znode that has changed (a
+    partition was added, say) is read again."""
     left = given
     while left:
         answers = yield from read([Get(znodes.topic_path(t)) for t in left])
@@ -118,11 +118,11 @@ def _write(state: State, given: dict[str, bytes]) -> Procedure[None]:
         for (topic, topic_id), answer in zip(left.items(), answers, strict=True):
             state.topic_ids[topic] = topic_id
             if answer is None or answer[1].czxid != state.created_in[topic]:
-                continue  # it is gone, as its watch will show
+                continue  # the topic is gone, as its watch will show
             try:
                 found = znodes.decode_topic(topic, answer[0])
             except znodes.BadZnode:
-                continue  # whoever mends it is told then
+                continue  # `put_back` adds the id when somebody mends the znode
             data = znodes.encode_topic(found._replace(topic_id=topic_id))
             wanted[topic] = SetData(znodes.topic_path(topic), data, answer[1].version)
         results = yield from write([(op,) for op in wanted.values()])

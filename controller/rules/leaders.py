@@ -1,8 +1,9 @@
-"""Moves leaders although the old ones are alive, and takes in ISRs that leaders changed.
+"""Moves leaders although the old ones are alive, and reads ISRs that leaders changed.
 
 Preferred election runs on request, through the znode of older tools, or automatically when a broker
-leads too few of its partitions; unclean election runs on request.  In a controlled shutdown a
-broker that wants to stop first gives its leaderships away, so that no client waits for its session.
+leads too few of its partitions; unclean election runs on request.  In a controlled shutdown, a
+broker that wants to stop first gives its leaderships away, so that no client waits until its
+session ends.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ log = logging.getLogger("controller")
 
 
 def elect(state: State, event: ElectLeaders) -> Procedure[None]:
-    """ElectLeaders; for all partitions (None), those that need no election are left out."""
+    """Handles ElectLeaders.  A request for all partitions (None) skips those that need none."""
     wanted = list(state.all_partitions()) if event.partitions is None else list(event.partitions)
     outcomes = yield from _elect(state, wanted, event.unclean, by_operator=True)
     if event.partitions is None:
@@ -56,7 +57,7 @@ def elect(state: State, event: ElectLeaders) -> Procedure[None]:
 
 
 def preferred_znode(state: State) -> Procedure[None]:
-    """/admin/preferred_replica_election: a list of partitions, deleted when done."""
+    """Handles /admin/preferred_replica_election, a list of partitions; deletes it when done."""
     path = znodes.PREFERRED_REPLICA_ELECTION
     found, answer = yield from read([Exists(path, watch=True), Get(path)])
     if found is None or answer is None:
@@ -119,7 +120,7 @@ def _has_valid_leader(state: State, tp: TopicPartition, unclean: bool) -> bool:
 
 
 def auto_preferred(state: State) -> Procedure[None]:
-    """Moves leaders back if a broker lacks too many of those that it should lead."""
+    """Moves leaders back to brokers that lead too few of the partitions that they should."""
     settings = state.settings
     state.effects.append(
         Schedule(settings.leader_imbalance_check_interval_ms, AutoPreferredElection())
@@ -147,7 +148,7 @@ def auto_preferred(state: State) -> Procedure[None]:
 
 
 def controlled_shutdown(state: State, event: ControlledShutdown) -> Procedure[None]:
-    """Moves what the broker leads, takes it out of the ISRs; answers with what it still leads."""
+    """Moves the broker's leaders, and takes it out of ISRs; answers with what it still leads."""
     broker = event.broker_id
     info = state.brokers.get(broker)
     if info is None:
@@ -197,7 +198,7 @@ def controlled_shutdown(state: State, event: ControlledShutdown) -> Procedure[No
 
 
 def isr_changed(state: State) -> Procedure[None]:
-    """Leaders wrote new ISRs: reads them, and tells all brokers."""
+    """Reads the new ISRs that leaders wrote, and sends them to all brokers."""
     (names,) = yield from read([Children(znodes.ISR_CHANGES, watch=True)])
     paths = [f"{znodes.ISR_CHANGES}/{n}" for n in names or ()]
     changed: dict[TopicPartition, None] = {}

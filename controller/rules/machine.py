@@ -1,7 +1,7 @@
 """The controller as one machine: `step(event, now_ms)` returns the effects to carry out.
 
-One procedure runs at a time.  While it waits for ZooKeeper or for probes, the only event that the
-machine takes is the `Answer`; the caller keeps the others in its queue (see `busy`).
+One procedure runs at a time.  While it waits for ZooKeeper or for probes, the machine takes no
+event but the `Answer`; the caller keeps the others in its queue (see `busy`).
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Machine:
         return self._running is not None
 
     def step(self, event: Event, now_ms: int = 0) -> list[Effect]:
-        """Takes one event: an `Answer` if the last step ended with a question, else another."""
+        """Takes one event: an `Answer` if the last step ended with a question, else any other."""
         state = self.state
         running, value = self._running, None
         if isinstance(event, Answer):
@@ -135,8 +135,8 @@ PROCEDURES: Mapping[type[Any], Callable[[State, Any], Procedure[object] | None]]
     ListReassignments: _listed,
     ControlledShutdown: leaders.controlled_shutdown,
 }
-"""The procedure for each kind of event but `Answer`; a busy controller mostly gets answers of
-brokers, so this is no chain of comparisons."""
+"""The procedure for each kind of event but `Answer`.  It is a table and no chain of comparisons,
+because a busy controller mostly gets brokers' answers."""
 
 
 def gauges(state: State) -> dict[str, int]:

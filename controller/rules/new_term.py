@@ -1,14 +1,14 @@
-"""The start of a new controller: read everything, tell everyone, go on with unfinished work.
+"""Starts a new controller: reads everything, tells all brokers, goes on with unfinished work.
 
 The watches are set with the first reads, so that nothing is missed between reading and watching.
-Then come, in this order, the brokers (and those that do not answer), the topics, and the leaders.
-All live brokers get UpdateMetadata before LeaderAndIsr, for the latter names leaders whose
-addresses they must know.  Elections, reassignments, deletions and preferred elections follow.
+Then it reads, in this order, the brokers (and probes them), the topics, and the leaders.  All live
+brokers get UpdateMetadata before LeaderAndIsr, because the latter names leaders whose addresses
+they must know.  Elections, reassignments, deletions and preferred elections follow.
 
 Brokers whose registration is still there may be dead, most of all the broker that was the
-controller before.  They are probed before the first election.  Others may have come back unseen by
-any controller.  They are handled as a running controller would do: as failed at first and then as
-started (`bounces`).
+controller before; so brokers are probed before the first election.  Others may have come back
+unseen by any controller.  They are handled as a running controller would handle them: first as
+failed, then as started (`bounces`).
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ log = logging.getLogger("controller")
 FIRST_IMBALANCE_CHECK_MS = 5000
 
 Bounced = dict[BrokerId, tuple[BrokerInfo, bool]]
-"""Brokers that came back unseen; True for those that do not answer either."""
+"""Brokers that came back unseen; True if the broker does not answer either."""
 
 
 def take_over(state: State, event: Elected) -> Procedure[None]:
@@ -55,7 +55,7 @@ def take_over(state: State, event: Elected) -> Procedure[None]:
     isr_changes, log_dir_events = yield from read(
         [Children(znodes.ISR_CHANGES, watch=True), Children(znodes.LOG_DIR_EVENTS, watch=True)]
     )
-    # the news in them is read now anyway
+    # what they report is read now anyway
     yield from reassignment.delete_all(
         [f"{znodes.LOG_DIR_EVENTS}/{n}" for n in log_dir_events or ()]
         + [f"{znodes.ISR_CHANGES}/{n}" for n in isr_changes or ()]
@@ -79,7 +79,7 @@ def take_over(state: State, event: Elected) -> Procedure[None]:
 
 
 def _read_cluster(state: State) -> Procedure[Bounced]:
-    """Reads all of it; returns the brokers that came back unseen, not yet among the live ones."""
+    """Reads the cluster; returns the brokers that came back unseen, which do not count as live."""
     registered = yield from brokers.read_registrations()
     silent: dict[BrokerId, bool] = yield ProbeBrokers(tuple(registered.values()))
     unhandled = yield from bounces.unhandled(registered)
@@ -128,7 +128,7 @@ def _start_machines(state: State, bounced: Bounced) -> Procedure[None]:
 
 
 def _take_in(state: State, bounced: Bounced) -> Procedure[None]:
-    """Makes them ordinary brokers: they are out of the ISRs now."""
+    """Makes the bounced brokers ordinary ones: they are out of the ISRs now."""
     live = {b: info for b, (info, silent) in bounced.items() if not silent}
     state.suspected.update((b, info) for b, (info, silent) in bounced.items() if silent)
     if not live:

@@ -6,8 +6,8 @@ first live replica as leader and all live ones as ISR; for others an election is
 
 An election first uses the state in memory.  For a *write* that is as good as reading again, because
 ZooKeeper compares the version, and it saves a round trip when a broker with a thousand leaders
-dies.  Before it is decided that *no* replica can lead, or that an election is unclean, the state is
-read.
+dies.  The state is read again before the decision that *no* replica can lead, or that an election
+is unclean.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ VALID_BEFORE: Mapping[PartitionPhase, tuple[PartitionPhase, ...]] = {
 
 
 def mark(state: State, partitions: Iterable[TopicPartition], target: PartitionPhase) -> None:
-    """Makes the changes that only this machine notices: to New, Offline and NonExistent."""
+    """Makes the changes that cause no request: to New, Offline and NonExistent."""
     for tp in _valid(state, partitions, target):
         state.partition_phases[tp] = target
 
@@ -48,7 +48,7 @@ def mark(state: State, partitions: Iterable[TopicPartition], target: PartitionPh
 def bring_online(
     state: State, partitions: Iterable[TopicPartition], strategy: Strategy
 ) -> Procedure[Elections]:
-    """New ones get their first leader, others an election; returns the elections' results."""
+    """Gives new partitions their first leader, and elects others'; returns those elections."""
     valid = _valid(state, partitions, _ONLINE)
     new = [tp for tp in valid if state.partition_phases[tp] is _NEW]
     others = [tp for tp in valid if state.partition_phases[tp] is not _NEW]
@@ -67,7 +67,7 @@ def bring_online(
 
 
 def trigger_online(state: State, topic: str | None = None) -> Procedure[Elections]:
-    """Tries all new and offline partitions again (of one topic)."""
+    """Tries all new and offline partitions again, or only those of one topic."""
     waiting = [
         tp
         for tp in state.partitions_in(_NEW, _OFFLINE)
@@ -140,7 +140,7 @@ def _initialize(state: State, partitions: list[TopicPartition]) -> Procedure[Non
 
 
 def _adopt(state: State, proposals: dict[TopicPartition, PartitionState]) -> Procedure[None]:
-    """Takes over znodes of an earlier try (perhaps without the state) or of a lost answer."""
+    """Takes over znodes that an earlier try made, perhaps without the state or its answer."""
     found = yield from read_states(state, proposals)
     missing = [tp for tp, known in found.items() if known is None]
     results = yield from write(
@@ -208,7 +208,7 @@ def _try(
     *,
     sure: bool,
 ) -> Procedure[list[TopicPartition]]:
-    """One round; returns those to try again with what is in ZooKeeper by then."""
+    """One round; returns the partitions to try again with what ZooKeeper holds then."""
     unclean: set[str] = set()
     if sure and strategy in (Strategy.OFFLINE, Strategy.UNCLEAN):
         unclean = yield from _unclean_topics(state, current, strategy)
@@ -255,10 +255,10 @@ def _elected(state: State, tp: TopicPartition, choice: Choice, result: Partition
 def _unclean_topics(
     state: State, current: Mapping[TopicPartition, PartitionState], strategy: Strategy
 ) -> Procedure[set[str]]:
-    """Topics without a live member of some ISR for which any live replica may lead.
+    """The topics in which any live replica may lead, and some ISR has no live member.
 
-    A topic's own setting wins over this broker's, that over the cluster's, and those two (set at
-    run time) over the configuration file.
+    A topic's own setting wins over this broker's, which wins over the cluster's; both of these (set
+    at run time) win over the configuration file.
     """
     lost = sorted({tp.topic for tp, now in current.items() if not live_in_sync(state, tp, now)})
     if strategy is Strategy.UNCLEAN or not lost:

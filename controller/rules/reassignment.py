@@ -1,20 +1,20 @@
-"""Moving partitions to other brokers (KIP-455).
+"""Moves partitions to other brokers (KIP-455).
 
-A move has three phases.  First the assignment is written with both sets in it: target first, then
-the rest of the origin, with `adding` and `removing` beside it; from then on any controller can go
-on with the move.  While part of the target is not in the ISR, all replicas are told of the new
-assignment under a new leader epoch, and the new ones start to fetch.  Once the whole target is in
-the ISR (seen by a watch on the state znode), the leader moves into the target if it is not there,
-and the others are taken from the ISR, stopped and deleted.  Last of all the assignment is written
-as the target alone: it is the only place that still knew the origin.
+A move has three phases.  First the assignment is written with both sets in it: the target, then the
+rest of the origin, with the lists `adding` and `removing`; from then on any controller can go on
+with the move.  While part of the target is not in the ISR, all replicas get the new assignment
+under a new leader epoch, and the new ones start to fetch.  Once the whole target is in the ISR (a
+watch on the state znode shows that), the leader moves into the target if it is not there, and the
+other replicas are taken out of the ISR, stopped and deleted.  Last of all the assignment is written
+as the target alone, because only the assignment still knows the origin.
 
 A new order of the same replicas is a move that is complete at once: it changes the preferred
-leader, under a new leader epoch, without moving data.  To cancel is to move to the origin.
+leader, under a new leader epoch, without moving data.  To cancel a move is to move to the origin.
 
-Deviation: replicas that a new target or a cancellation no longer wants leave the ISR before the
-assignment is written, and not after: Kafka's controller, if it fails in between, leaves members in
-the ISR that no assignment names.  And a cancellation, or a new target, that would leave no member
-of the ISR is refused, as in KRaft mode: it would lose what was acknowledged.
+Deviations: replicas that a new target or a cancellation no longer wants leave the ISR before the
+assignment is written, not after it: Kafka's controller, if it fails in between, leaves members in
+the ISR that no assignment names.  And a cancellation or a new target that would leave no member of
+the ISR is refused, as in KRaft mode: it would lose acknowledged records.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _UNKNOWN: Outcome = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The partition does n
 
 
 def requested(state: State, event: AlterReassignments) -> Procedure[None]:
-    """AlterPartitionReassignments: a target for each partition, or None to cancel."""
+    """Handles AlterPartitionReassignments: a target for each partition, or None to cancel."""
     outcomes: dict[TopicPartition, Outcome] = {}
     accepted: dict[TopicPartition, ReplicaAssignment] = {}
     for tp, target in event.targets.items():
@@ -66,7 +66,7 @@ def requested(state: State, event: AlterReassignments) -> Procedure[None]:
 
 
 def znode_changed(state: State) -> Procedure[list[TopicPartition]]:
-    """/admin/reassign_partitions, which tools before Kafka 2.4 write."""
+    """Handles /admin/reassign_partitions, which tools before Kafka 2.4 write."""
     answer = yield from _read_znode()
     if answer is None:
         return []
@@ -179,7 +179,7 @@ def _is_absent(state: State, tp: TopicPartition, broker: BrokerId) -> bool:
 
 
 def isr_changed(state: State, tp: TopicPartition) -> Procedure[None]:
-    """Handles the watch on the state of a moving partition: is the whole target in sync now?"""
+    """Handles a change in a moving partition's state: goes on if the whole target is in sync."""
     if tp in state.reassigning:
         wanted = state.assignment(tp)
         if (yield from _is_complete(state, tp, wanted)):
@@ -204,9 +204,9 @@ def _update_assignment(
     # replicas that an earlier target was adding, and this one does not want
     unwanted = tuple(r for r in now.replicas if r not in wanted.replicas)
     if unwanted:
-        # they leave the ISR, and cannot join again, before the assignment forgets them: no broker
-        # would take them out after a controller that fails in between.  New ones are told when the
-        # assignment names them, since one that fetches at once may be in the ISR at once.
+        # they leave the ISR, and cannot join again, before the assignment forgets them: if this
+        # controller fails in between, no broker would take them out.  New replicas are told only
+        # when the assignment names them, since one that fetches at once may join the ISR at once.
         left = now.without(unwanted)
         state.assign(tp, left)
         problem = yield from _bump_leader_epoch(state, tp, left)
@@ -220,7 +220,7 @@ def _update_assignment(
 
 
 def _is_complete(state: State, tp: TopicPartition, wanted: ReplicaAssignment) -> Procedure[bool]:
-    """Reads the state with a watch, which the read sets again."""
+    """Whether the whole target is in the ISR; the read sets the watch on the state again."""
     if not wanted.is_being_reassigned:
         return True
     known = (yield from read_states(state, (tp,), watch=True))[tp]
@@ -240,10 +240,11 @@ def _move_leader_if_required(
 def _bump_leader_epoch(
     state: State, tp: TopicPartition, assignment: ReplicaAssignment
 ) -> Procedure[str | None]:
-    """Leader and ISR stay, the leader epoch grows: all replicas take the assignment over.
+    """Writes a higher leader epoch with the same leader and ISR, and sends all replicas the
+    assignment.  After that, a leader that the assignment does not name cannot change the ISR.
 
-    Gives the reason where it may not go on: of the ISR, as it is with this write, the
-    assignment names no member.  A leader that it does not name cannot change the ISR after that.
+    Returns the reason if the move must not go on, as when the assignment names no member of the
+    ISR that this write would keep.
     """
     while True:
         now = (yield from read_states(state, (tp,)))[tp]
@@ -270,7 +271,7 @@ def _bump_leader_epoch(
 
 
 def _stop(state: State, tp: TopicPartition, brokers: tuple[BrokerId, ...]) -> Procedure[None]:
-    """Takes replicas out of the ISR, stops and deletes them, without waiting for the deletion."""
+    """Takes replicas out of the ISR, stops and deletes them; does not wait for the deletion."""
     gone = [Replica(tp, r) for r in brokers if not _is_absent(state, tp, r)]
     yield from replicas.change(state, gone, ReplicaPhase.OFFLINE)
     yield from replicas.change(state, gone, ReplicaPhase.DELETION_STARTED)
@@ -289,8 +290,8 @@ def delete_all(paths: list[str]) -> Procedure[None]:
 def _write_assignment(
     state: State, tp: TopicPartition, assignment: ReplicaAssignment
 ) -> Procedure[str | None]:
-    """Keeps partitions that CreatePartitions added and that `topics.modified` has still to handle;
-    Kafka's controller writes over them."""
+    """Writes an assignment, and keeps the partitions that CreatePartitions has added and that
+    `topics.modified` has yet to handle; Kafka's controller writes over them."""
     path = znodes.topic_path(tp.topic)
     while True:
         (answer,) = yield from read([Get(path)])
@@ -305,7 +306,7 @@ def _write_assignment(
         version = answer[1].version if answer is not None else -1
         (result,) = yield from write([(SetData(path, data, version),)])
         if isinstance(result, BadVersion):
-            continue  # one more partition meanwhile
+            continue  # a partition was added meanwhile
         if isinstance(result, ZkError):
             log.error("the assignment of %s is not written: %s", tp, result)
             return str(result)

@@ -1,11 +1,12 @@
 """The replica state machine (Kafka's ReplicaStateMachine).
 
-Each change has its requests.  To New or Online: LeaderAndIsr to that replica.  To Offline:
-StopReplica to it (without deletion) and its removal from the ISR, of which leader and followers are
-told.  To DeletionStarted: StopReplica with deletion.  Other changes are only noted.
+Each change has its requests.  A change to New or Online sends LeaderAndIsr to the replica.  A
+change to Offline sends it StopReplica (without deletion), removes it from the ISR, and sends the
+new ISR to leader and followers.  A change to DeletionStarted sends StopReplica with deletion.
+Other changes are only noted.
 
-The ISR is shrunk here because no other part would do it soon: the leader notices a missing follower
-only by its lag, and a removed leader leaves the partition without one (-1).
+The ISR is shrunk here because no other part would do it soon: a leader notices a missing follower
+only by its lag, and if the leader itself is removed the partition is left without one (-1).
 """
 
 from __future__ import annotations
@@ -68,8 +69,8 @@ def change(state: State, replicas: Iterable[Replica], target: ReplicaPhase) -> P
 def initialize_phases(state: State) -> Procedure[tuple[list[Replica], list[Replica]]]:
     """Sets the phases at a controller's start; returns the online and the offline replicas.
 
-    An offline one begins as ineligible for deletion: its broker may have gone while there was no
-    controller.  Replicas on a suspected broker are in neither list.
+    An offline replica begins as ineligible for deletion: its broker may have gone while there was
+    no controller.  Replicas on a suspected broker are in neither list.
     """
     online: list[Replica] = []
     offline: list[Replica] = []
@@ -165,7 +166,7 @@ def _forget(state: State, broker: BrokerId, partitions: list[TopicPartition]) ->
 def _remove_from_isr(
     state: State, broker: BrokerId, partitions: list[TopicPartition]
 ) -> Procedure[list[TopicPartition]]:
-    """Takes a replica out of the ISRs; returns the partitions of which that is true now.
+    """Takes a broker out of the ISRs; returns the partitions whose ISR does not have it now.
 
     The state is always read first: memory cannot show that a replica is not in the ISR.
     """

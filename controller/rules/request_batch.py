@@ -1,8 +1,8 @@
 """The batch: one LeaderAndIsr, one UpdateMetadata and one StopReplica for each broker and change.
 
 The order of the three matters.  UpdateMetadata comes after LeaderAndIsr, so that clients are not
-led to a leader that does not know of it yet; StopReplica comes last, so that a replica that moves
-is followed elsewhere before it goes.
+sent to a leader that does not know yet that it leads; StopReplica comes last, so that others
+follow a new leader before the old replica goes.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def add_update_metadata(
     *,
     to: Iterable[BrokerId] | None = None,
 ) -> None:
-    """Adds live brokers, and these partitions' states, for some brokers or for all."""
+    """Adds the live brokers and these partitions' states, for some brokers or for all."""
     if to is None:
         state.batch.metadata_to_all = True
     else:
@@ -164,7 +164,8 @@ def _metadata(state: State, tp: TopicPartition) -> MetadataPartition:
 
 
 def _stop_epoch(state: State, tp: TopicPartition) -> LeaderEpoch:
-    """The replica stops only if it knows of no later leader epoch; -2 overrides any (KIP-570)."""
+    """The leader epoch for StopReplica.  The replica stops unless it knows a later one; -2 wins
+    over any (KIP-570)."""
     if tp.topic in state.to_be_deleted:
         return EPOCH_DURING_DELETE
     known = state.leadership.get(tp)

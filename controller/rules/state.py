@@ -1,12 +1,12 @@
 """The controller's view of the cluster: Kafka's ControllerContext.
 
-ZooKeeper holds the truth; this is what was last read from it, or written to it.  A broker that is
-suspected (its connection broke and a probe failed, while its registration is still there) is not in
+ZooKeeper holds the truth; the state is what was last read from it or written to it.  A suspected
+broker (its connection broke and a probe failed, but its registration is still there) is not in
 `brokers`, so nothing is sent to it and nothing counts it as live.  But it is not dead either: no
 partition is taken from it unless another member of the ISR can lead, and no unclean election is
 held because of it.
 
-Dicts take the place of sets wherever the order of iteration decides the order of effects.
+Dicts are used instead of sets wherever the order of iteration decides the order of effects.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Settings:
 class Batch:
     """Requests for brokers at the next flush.
 
-    Only their subjects are noted, not their content: they carry the state at the flush.
+    Only their subjects are noted, not their content: they will carry the state at the flush.
     """
 
     __slots__ = (
@@ -85,14 +85,14 @@ class Batch:
 
     def __init__(self) -> None:
         self.leader_and_isr: dict[BrokerId, dict[TopicPartition, bool]] = {}
-        """By broker the partitions, and whether the replica is new there."""
+        """By broker, the partitions, and whether the replica is new there."""
         self.stop_replica: dict[BrokerId, dict[TopicPartition, bool]] = {}
-        """By broker the partitions, and whether their data is to be deleted."""
+        """By broker, the partitions, and whether their data is to be deleted."""
         self.metadata_partitions: dict[TopicPartition, None] = {}
         self.metadata_brokers: dict[BrokerId, None] = {}
         self.metadata_to_all = False
         self.all_topics = False
-        """Whether the names of all topics are told, so that a broker drops those that are gone."""
+        """Whether the names of all topics are sent, so that brokers drop topics that are gone."""
 
     def __bool__(self) -> bool:
         """Whether there is anything to send."""
@@ -125,7 +125,7 @@ class State:
     ids_heard: dict[str, set[BrokerId]] = field(default_factory=dict)
     """By topic without an id, the brokers that have answered a LeaderAndIsr for it."""
     ids_told: dict[str, bytes] = field(default_factory=dict)
-    """By topic without an id, the one that a broker's log has."""
+    """By topic without an id, the id that a broker's log has."""
     assignments: dict[str, dict[int, ReplicaAssignment]] = field(default_factory=dict)
     leadership: dict[TopicPartition, PartitionState] = field(default_factory=dict)
     partition_phases: dict[TopicPartition, PartitionPhase] = field(default_factory=dict)
@@ -135,7 +135,7 @@ class State:
     to_be_deleted: dict[str, None] = field(default_factory=dict)
     deletion_started: set[str] = field(default_factory=set)
     returning: set[BrokerId] = field(default_factory=set)
-    """Brokers that have registered again, while what ended with their former life is handled."""
+    """Brokers that have registered again, while the end of their former life is handled."""
     told_of_deletion: dict[str, set[BrokerId]] = field(default_factory=dict)
     """By topic, the brokers that have answered that they know of its deletion."""
     ineligible_for_deletion: set[str] = field(default_factory=set)

@@ -1,7 +1,8 @@
 """Reads and writes the state znodes of partitions, always with the version that was read.
 
 The leader of a partition writes the same znode (its ISR), so a write may find another version.
-Then the state is read again and decided again: the loops are in `partitions` and `replicas`.
+Then the state is read again, and the decision made again: the loops are in `partitions` and
+`replicas`.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class Failed:
 def read_states(
     state: State, partitions: Iterable[TopicPartition], *, watch: bool = False
 ) -> Procedure[dict[TopicPartition, PartitionState | Failed | None]]:
-    """The states in ZooKeeper; None if there is none yet."""
+    """The states in ZooKeeper; None for a partition that has none yet."""
     wanted = list(partitions)
     answers = yield from read([Get(state_path(tp), watch) for tp in wanted])
 

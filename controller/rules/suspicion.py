@@ -38,7 +38,7 @@ class Connected(NamedTuple):
 
 
 class Lost(NamedTuple):
-    """That connection has ended."""
+    """The connection that was kept has ended."""
 
     broker_id: BrokerId
 
@@ -52,7 +52,7 @@ Happening = Registered | Connected | Lost | ProbeFailed
 
 
 class Verdict(NamedTuple):
-    """`suspect`; or False, once a suspect has answered."""
+    """`suspect` is True for a new suspect, and False once a suspect has answered."""
 
     broker_id: BrokerId
     suspect: bool
@@ -101,9 +101,9 @@ class Suspicion:
                 return self._probe_failed(broker_id, refused, now_ms)
 
     def at_start(self, silent: Mapping[BrokerId, bool]) -> dict[BrokerId, bool]:
-        """The brokers to suspect from the start, of those that did not answer a new controller.
+        """The brokers to suspect from the start, among those that did not answer a new controller.
 
-        `silent` says of each whether the connection was refused.
+        `silent` says for each whether the connection was refused.
         """
         found: dict[BrokerId, bool] = {}
         for broker_id, refused in sorted(silent.items(), key=lambda item: (not item[1], item[0])):
@@ -135,7 +135,8 @@ class Suspicion:
         return [Verdict(broker_id, suspect=True)]
 
     def _few(self, more: int) -> bool:
-        """Whether they are fewer than half of the registered brokers, with this one counted."""
+        """Whether the suspects, with `more` added, are fewer than half of the registered brokers
+        and this one."""
         suspected = sum(b.link is _Link.SUSPECTED for b in self._brokers.values())
         return 2 * (suspected + more) < len(self._brokers) + 1
 
@@ -143,9 +144,9 @@ class Suspicion:
 class TakeOver:
     """Decides whether a candidate may take /controller from a broker that seems dead.
 
-    It may if its connection ended and a probe failed, or a first connection was refused.  It then
-    waits for a while before it may again: the epoch fences a controller that was taken for dead
-    wrongly, but each move costs the cluster a full round of requests.
+    It may if its connection ended and a probe failed, or a first connection was refused.  It must
+    then wait before it may do so again: the epoch fences a controller that was wrongly taken for
+    dead, but each move costs the cluster a full round of requests.
     """
 
     def __init__(self) -> None:

@@ -2,12 +2,12 @@
 
 A topic is deleted when all of its replicas have reported their deletion, and all live brokers have
 answered that they know of it: no later controller could tell them.  Until then it stays queued
-(/admin/delete_topics/T), over restarts of brokers and controllers.  A replica that is not
-there, or whose broker fails meanwhile, makes the topic ineligible; when that broker returns the
-topic is eligible again, and the deletion goes on from where it was.  A topic that is being
-reassigned is ineligible, too.
+(/admin/delete_topics/T), across restarts of brokers and controllers.  A replica that is not there,
+or whose broker fails meanwhile, makes the topic ineligible; when that broker returns, the topic is
+eligible again, and the deletion goes on from where it was.  A topic that is being reassigned is
+ineligible, too.
 
-The order at the end is: the topic's own znodes, its configuration, and last the request itself, so
+At the end the topic's own znodes go first, then its configuration, and last the request itself, so
 that a new controller finds the request as long as anything is left to do.
 """
 
@@ -92,7 +92,7 @@ def complete_replicas(state: State, deleted: Iterable[Replica]) -> Procedure[Non
 
 
 def told(state: State, broker: BrokerId, names: Iterable[str]) -> Procedure[None]:
-    """Handles a broker that knows of these topics' deletion."""
+    """Handles a broker's answer that it knows of these topics' deletion."""
     for topic in names:
         if topic in state.to_be_deleted:
             state.told_of_deletion.setdefault(topic, set()).add(broker)
@@ -100,7 +100,7 @@ def told(state: State, broker: BrokerId, names: Iterable[str]) -> Procedure[None
 
 
 def resume_told(state: State) -> Procedure[None]:
-    """Finishes what waited only for a broker that is told by now, or is gone."""
+    """Finishes deletions that waited only for a broker that knows by now, or is gone."""
     if any(_may_end(state, topic) for topic in state.to_be_deleted):
         yield from resume(state)
 
@@ -110,13 +110,13 @@ def _may_end(state: State, topic: str) -> bool:
         return False
     if not any(tp in state.leadership for tp in state.partitions_of(topic)):
         return True  # no broker has been told that there is such a topic
-    # a suspect, and one with a new session, may be the same process, and answer from its memory
+    # a suspect, or a broker with a new session, may be the same process, and answer from memory
     asked = {*state.brokers, *state.suspected, *state.returning}
     return asked <= state.told_of_deletion.get(topic, set())
 
 
 def resume(state: State) -> Procedure[None]:
-    """Finishes what is complete, and starts or restarts what can go on."""
+    """Finishes the deletions that are complete, and starts or restarts those that can go on."""
     if not state.settings.delete_topic_enable:
         return
     retry: list[str] = []
@@ -148,7 +148,7 @@ def _start(state: State, names: list[str]) -> Procedure[None]:
     partitions.mark(state, unseen, PartitionPhase.NON_EXISTENT)
     state.deletion_started.update(names)
     log.info("deleting %s", ", ".join(names))
-    # brokers are told first that the topics go (leader -2), and stop serving them
+    # brokers learn first that the topics go (leader -2), and stop serving them
     yield from requests.send_update_metadata(
         state, [tp for t in names for tp in state.partitions_of(t)]
     )
@@ -167,7 +167,7 @@ def _start(state: State, names: list[str]) -> Procedure[None]:
 
 
 def _to_ineligible(state: State, failed: list[Replica]) -> Procedure[None]:
-    """Moves them there by way of Offline if they had not got that far."""
+    """Makes replicas ineligible, by way of Offline if they are not there yet."""
     running = (ReplicaPhase.ONLINE, ReplicaPhase.NEW)
     failing = (ReplicaPhase.OFFLINE, ReplicaPhase.DELETION_STARTED)
     online = [r for r in failed if state.replica_phases.get(r) in running]

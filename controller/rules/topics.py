@@ -1,7 +1,7 @@
-"""Topics that appear, grow or vanish in ZooKeeper.
+"""Handles topics that appear, grow or vanish in ZooKeeper.
 
-Any broker that takes the request creates a topic by writing its assignment to /brokers/topics/T.
-The controller notices the child and brings the partitions online.  More partitions come the same
+Whichever broker gets the request creates a topic by writing its assignment to /brokers/topics/T.
+The controller notices the child and brings the partitions online.  More partitions come in the same
 way, as a change of that znode.  Deletion is in `topic_deletion`.
 """
 
@@ -62,11 +62,11 @@ def load(state: State, names: Iterable[str]) -> Procedure[list[TopicPartition]]:
 def modified(state: State, topic: str) -> Procedure[None]:
     """Handles changed data of /brokers/topics/T: only new partitions and the id matter.
 
-    Any other change of an assignment was written by this controller, or goes through it.
+    This controller writes every other change of an assignment itself.
     """
     (answer,) = yield from read([Get(znodes.topic_path(topic), watch=True)])
     if topic not in state.topics:
-        yield from changed(state)  # its znode was not understood until now
+        yield from changed(state)  # its znode could not be read until now
         return
     found = None if answer is None else decode(topic, answer[0])
     if found is None:
@@ -107,10 +107,10 @@ def _restore(state: State, topic: str, found: znodes.TopicState) -> Procedure[No
 
 
 def decode(topic: str, data: bytes) -> znodes.TopicState | None:
-    """None, and one line, for one that is passed over until its znode is right.
+    """A topic's znode; None, with one line in the log, if it is ignored until it is correct.
 
-    A name that no client could give is passed over, too: it may be none for a directory, and a
-    broker that cannot make one gives up the disk.
+    A topic with a name that no client could choose is ignored, too: it may be impossible for a
+    folder, and a broker that cannot create a folder gives up the disk.
     """
     problem = problem_with(topic)
     if problem is not None:

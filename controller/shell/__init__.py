@@ -1,1 +1,1 @@
-"""Carries the controller's decisions out: the candidate, the term, ZooKeeper, the senders."""
+"""Carries out the controller's decisions: the candidate, the term, ZooKeeper, the senders."""

@@ -1,16 +1,16 @@
 """Each broker is a candidate: the first to create /controller is the controller.
 
-In one multi with the creation, /controller_epoch is set to the next number at the version that was
-read before.  So of two brokers that both see no controller only one succeeds, and each controller
-has its own epoch, which all of its writes and requests carry.  /controller is ephemeral; the other
+The multi that creates it also sets /controller_epoch to the next number, at the version that was
+read before.  So if two brokers both see no controller, only one succeeds, and each controller has
+its own epoch, which all of its writes and requests carry.  /controller is ephemeral; the other
 brokers watch it.
 
-A killed controller's ephemeral outlives it by the session time-out.  So a candidate also keeps a
-probe connection to the controller's broker, and takes /controller over when that process is gone
-(`suspicion.TakeOver` decides when): delete, create and the next epoch in one multi.  The version of
-/controller_epoch was read *before* /controller was read, so if another broker has become the
-controller since, the multi fails.  Should the old controller be alive after all, its next write
-finds another epoch, and brokers refuse its requests.
+A killed controller's ephemeral znode outlives it by the session time-out.  So a candidate also
+keeps a probe connection to the controller's broker, and takes over /controller when that process is
+gone (`suspicion.TakeOver` decides when): delete, create and the next epoch in one multi.  The
+version of /controller_epoch was read *before* /controller, so the multi fails if another broker has
+become the controller since.  If the old controller is alive after all, its next write finds another
+epoch, and brokers refuse its requests.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ class Candidate:
         }
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Races for /controller, watches it, is the controller; returns when the session ends."""
+        """Races for /controller, watches it or is the controller; returns when the session ends."""
         task_status.started()
         try:
             while True:
@@ -169,7 +169,7 @@ class Candidate:
             await self._lead(elected)
 
     async def _read_epoch(self) -> tuple[ControllerEpoch, ZkVersion]:
-        """Waits while the znode is damaged: no epoch could be said to be the next one."""
+        """Waits while the znode is damaged: nobody could say which epoch comes next."""
         damaged: bytes | None = None
         while True:
             try:
@@ -214,7 +214,7 @@ class Candidate:
         return Elected(new, ZkVersion(stat.version))
 
     async def _was_registered(self, new: ControllerEpoch) -> Elected | None:
-        """Asks ZooKeeper whether the multi was done, after its answer was lost."""
+        """After the multi's answer was lost, asks ZooKeeper whether it was carried out."""
         epoch, version = await self._read_epoch()
         owner = await self._session.insist(lambda: self._zk.exists(znodes.CONTROLLER))
         if owner is None or owner.ephemeral_owner != self._zk.session_id or epoch != new:
@@ -224,9 +224,9 @@ class Candidate:
     # ---- another broker is the controller
 
     async def _is_dead(self, controller: BrokerId, changed: trio.Event) -> bool:
-        """Waits until /controller changes (False), or its process turns out to be gone."""
+        """Waits until /controller changes (False) or its process turns out to be gone (True)."""
         if controller == self._broker_id:
-            return True  # of this broker's former process; this one is registered in its place
+            return True  # this broker's former process; the present one is registered in its place
         if not self._config.highwater_broker_probe_ms:
             await changed.wait()
             return False
@@ -234,7 +234,7 @@ class Candidate:
 
         async def probing(nursery: trio.Nursery) -> None:
             nonlocal dead
-            with suppress(SessionExpired):  # the next round finds it too, outside of a group
+            with suppress(SessionExpired):  # the next round raises it again, outside of a group
                 dead = await self._probe_until_dead(controller)
             nursery.cancel_scope.cancel()
 
@@ -337,7 +337,7 @@ class Candidate:
         runtime.stop(await self._session.gone(self._zk.session_timeout_ms))
 
     async def _remove_own(self, version: ZkVersion) -> None:
-        """Frees /controller, if it is still of this session and this epoch."""
+        """Frees /controller, if it still belongs to this session and this epoch."""
         with trio.move_on_after(_RESIGN_S):
             stat = await self._session.insist(lambda: self._zk.exists(znodes.CONTROLLER))
             if stat is None or stat.ephemeral_owner != self._zk.session_id:
@@ -354,7 +354,7 @@ class Candidate:
 
 
 class ControllerPort:
-    """The way of this broker's handlers to the controller that may run beside them."""
+    """How this broker's handlers reach the controller that may run in the same process."""
 
     def __init__(self, candidate: Candidate) -> None:
         self._candidate = candidate

@@ -1,9 +1,9 @@
 """The machine's requests as Kafka's messages, in the versions of inter.broker.protocol.version 2.6.
 
-Requests that may name thousands of partitions are made in steps: the caller lets other tasks run
-where a generator yields.  Encoding is one step, as is decoding at the broker, so a request of more
-than `AT_MOST` partitions is sent as several.  A topic's metadata is never divided: clients must not
-see a topic with a part of its partitions.
+Requests that may name thousands of partitions are made in steps: whenever a generator yields, the
+caller lets other tasks run.  Encoding is one step, as is decoding at the broker, so a request with
+more than `AT_MOST` partitions is sent as several.  A topic's metadata is never divided: clients
+must not see a topic with only some of its partitions.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 Steps = Generator[Pause, None, bytes | bytearray]
 _BROKER_EPOCH_POSITION = 8
-"""In UpdateMetadata from v5 on, after the controller's id and epoch."""
+"""Where UpdateMetadata has it from v5 on: after the controller's id and epoch."""
 AT_MOST = 1000
 """The most partitions of one request."""
 
@@ -203,7 +203,7 @@ def _by_topic(
 def _ids(
     partitions: Iterable[LeaderAndIsrPartition | MetadataPartition],
 ) -> dict[str, UUID | None]:
-    """None where a topic has no id: then the field, which is tagged, is left out."""
+    """The ids by topic; None leaves the tagged field out."""
     return {p.tp.topic: UUID(bytes=p.topic_id) if any(p.topic_id) else None for p in partitions}
 
 

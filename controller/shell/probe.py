@@ -1,4 +1,4 @@
-"""Probes: is the process behind a broker's registration alive?  (Shell of `suspicion`.)
+"""Probes whether the process behind a broker's registration is alive (the shell of `suspicion`).
 
 A probe is a fresh connection and one ApiVersions request on it, both within
 highwater.broker.probe.ms.  A connection that answered is kept open: its end is the first sign that
@@ -59,7 +59,7 @@ async def watch(
     lost: Callable[[], None],
     failed: Callable[[bool], None],
 ) -> None:
-    """Keeps a connection to one broker, and reports; ends only when cancelled."""
+    """Keeps a connection to one broker, and reports on it; ends only when cancelled."""
     while True:
         answer = await dial()
         if isinstance(answer, Silence):

@@ -1,11 +1,11 @@
-"""Requests to the brokers, in strict order: each broker has one connection and one bounded queue.
+"""Sends requests to the brokers in strict order, each by one connection and one bounded queue.
 
 A broker must see the controller's requests in the order of the decisions.  So each request waits
 for the answer to the one before, and a request that failed is sent again until it is answered or
 the broker is removed.  Sending twice is harmless: brokers compare leader epochs.
 
 A broker that does not keep up must delay neither the controller nor the others.  When its queue is
-full it is thrown away, and the machine is told to send that broker everything again.
+full, the queue is dropped, and the machine is asked to send that broker everything again.
 """
 
 from __future__ import annotations
@@ -168,7 +168,7 @@ class Senders:
 
 
 def channel_endpoint(broker: BrokerInfo, settings: SenderSettings) -> Endpoint | None:
-    """The address for requests to a broker; without a control plane, the other listener's."""
+    """The address for requests to a broker: the control plane's, or the inter-broker one."""
     return broker.endpoint(settings.channel_listener) or broker.endpoint(
         settings.inter_broker_listener
     )

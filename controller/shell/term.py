@@ -1,8 +1,8 @@
-"""One term of the controller: feeds the machine, and carries out its effects.
+"""One term of the controller: gives events to the machine, and carries out its effects.
 
-There is one queue of events.  Its content is bounded: one event of each watched znode (they are
-compared), the answers to queued requests (which are bounded), and the requests of this broker's
-handlers.  The machine gets the next event only when the previous procedure is finished.
+There is one queue of events.  It is bounded: it holds one event for each watched znode (equal
+events are dropped), the answers to queued requests (which are bounded), and the requests of this
+broker's handlers.  The machine gets the next event only when the previous procedure is finished.
 
 The term ends with `ControllerMoved` (a write found another controller epoch), with the session, or
 when a broker knows a newer controller; then all of its tasks are cancelled before `run` returns.
@@ -64,7 +64,7 @@ class _Waiter:
 
 
 class Runtime:
-    """`run` is the term; `ask` brings a request to the machine and waits for the answer."""
+    """`run` runs the term; `ask` passes a request to the machine and waits for the answer."""
 
     def __init__(
         self,
@@ -115,7 +115,8 @@ class Runtime:
             self.post(event)
 
     async def ask(self, make: Any) -> Any:
-        """Raises ApiError: the machine's refusal, or NOT_CONTROLLER when the term ends."""
+        """Passes a request to the machine, and waits.  Raises ApiError: the machine's refusal, or
+        NOT_CONTROLLER when the term ends."""
         if self._ended is not None:
             raise ApiError(ErrorCode.NOT_CONTROLLER)
         token = self._next_token
@@ -173,7 +174,7 @@ class Runtime:
         except (trio.Cancelled, KeyboardInterrupt):
             raise
         except Exception:
-            # as Kafka does: better no controller for a moment than one in an unknown state
+            # as in Kafka: no controller for a moment is better than one in an unknown state
             log.exception("the controller fails, and resigns")
             self.stop("an error, see above")
 
@@ -183,7 +184,7 @@ class Runtime:
                 self._wake = trio.Event()
                 await self._wake.wait()
             event = self._events.popleft()
-            if isinstance(event, tuple):  # watches' events; the others hold dicts
+            if isinstance(event, tuple):  # watches' events are tuples; the others hold dicts
                 self._queued.discard(event)
             await self._process(event, nursery)
 

@@ -1,12 +1,12 @@
 """ZooKeeper for the machine: pipelined reads, guarded writes, and patience while it is away.
 
 Each multi begins with a Check of /controller_epoch at the version with which this controller was
-elected, so a controller that was replaced writes nothing more, whatever it believes.  Groups of
-writes are packed into few multis; if one of those fails, its groups are written one by one to find
-the one to blame.
+elected, so a controller that has been replaced writes nothing more, whatever it believes.  Groups
+of writes are packed into few multis; if a multi fails, its groups are written one by one to find
+the one that fails.
 
-The outcome of a write that lost its connection is unknown, so the write is repeated: a state znode
-that was written has another version by then, and the procedure reads it again.
+The outcome of a write whose connection was lost is unknown, so the write is repeated: if the state
+znode was written, its version has moved on, and the procedure reads it again.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ _RETRY_S = 0.05
 
 
 class ControllerMoved(Exception):
-    """/controller_epoch is no longer what this controller set it to."""
+    """Raised when /controller_epoch is no longer what this controller set it to."""
 
 
 class Session:
-    """One ZooKeeper session; says whether it can be asked at the moment."""
+    """One ZooKeeper session, and whether it can be used at the moment."""
 
     def __init__(self, zk: ZooKeeper) -> None:
         self.zk = zk
@@ -70,7 +70,7 @@ class Session:
         self._changed = trio.Event()
 
     async def usable(self) -> None:
-        """Returns when ZooKeeper may be asked again; raises SessionExpired."""
+        """Waits until ZooKeeper may be used again; raises SessionExpired."""
         while True:
             if self.zk.expired or self._state is SessionState.EXPIRED:
                 raise SessionExpired
@@ -79,10 +79,10 @@ class Session:
             await self._changed.wait()
 
     async def gone(self, patience_ms: int) -> str:
-        """Returns when the session has expired, or must have, as far as can be known here.
+        """Waits until the session has expired, or must have, as far as this side can know.
 
-        The server counts from the last message it received; this side from when it noticed the
-        silence, which is later.  After that long another controller may be at work.
+        The server counts from the last message that it received; this side counts from when it
+        noticed the silence, which is later.  After that another controller may be at work.
         """
         while True:
             if self.zk.expired or self._state is SessionState.EXPIRED:
@@ -107,12 +107,12 @@ class Session:
 
 
 class Lease:
-    """The time up to which no other session can own /controller, whatever happens.
+    """The time until which no other session can own /controller, whatever happens.
 
     ZooKeeper ends a session when it has received nothing from it for the session time-out.  So an
-    answer proves that the session lives for that long after the question was sent.  Beyond that
+    answer proves that the session lives for that long after the question was sent.  After that
     (this process was stopped, or ZooKeeper is away) nothing is sent to brokers: they refuse a
-    former controller's requests by its epoch, but only if they have heard of the next one.
+    former controller's requests by its epoch, but only once they know the next controller's.
     """
 
     def __init__(self, session: Session) -> None:
@@ -121,7 +121,7 @@ class Lease:
         self._renewed = trio.Event()
 
     async def keep(self) -> None:
-        """Renews it; raises ControllerMoved if /controller is not this session's."""
+        """Renews the lease; raises ControllerMoved if /controller is not this session's."""
         zk = self._session.zk
         timeout_s = zk.session_timeout_ms / 1000
         while True:
@@ -134,7 +134,7 @@ class Lease:
             await trio.sleep(timeout_s / 4)
 
     async def hold(self) -> None:
-        """Returns at once while it holds, else when it holds again."""
+        """Returns at once while the lease holds, else waits until it holds again."""
         while trio.current_time() >= self._until:
             await self._renewed.wait()
 
@@ -155,7 +155,7 @@ class GuardedZk:
         return await in_parallel(ops, self._read)
 
     async def write(self, groups: Sequence[Sequence[ZkOp]]) -> list[GroupResult]:
-        """Raises ControllerMoved, and then nothing of the failed multi was done."""
+        """Writes the groups.  Raises ControllerMoved; nothing of the failed multi was then done."""
         packs = list(_pack(groups))
         found = await in_parallel(packs, self._multi)
         alone: list[int] = []
@@ -233,7 +233,7 @@ def _by_group(pack: list[Sequence[ZkOp]], result: Sequence[Any]) -> Iterator[Gro
 
 
 async def in_parallel(items: Sequence[S], ask: Callable[[S], Awaitable[T]]) -> list[T]:
-    """The answers in order; a bounded number at once; the first exception ends all."""
+    """Asks for a bounded number at once; returns answers in order; an exception ends all."""
     if len(items) == 1:
         return [await ask(items[0])]
     results: list[Any] = [None] * len(items)
