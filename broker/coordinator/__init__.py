@@ -1,7 +1,7 @@
-"""The coordinators: of groups, and of transactions.
+"""The coordinators of groups and of transactions, and the parts that both share.
 
 shard              one partition of a coordinator's topic, in one term as its leader   pure
 runtime            shards come and go with leadership; writes wait for the HW
 partition_loading  reads a partition from its start
-pending            answers that wait: a client's, and a write's for the HW
+pending            what waits: clients' requests, and writes for the HW
 """

@@ -1,7 +1,7 @@
 """Reads a coordinator's partition from its start, in slices that let other tasks run.
 
-Records are replayed in the order of the log.  Those of a transaction (offset commits) count from
-its marker on; those still open at the end are handed over, for a later marker to decide.
+Records are replayed in the order of the log.  Records of a transaction (offset commits) count from
+its marker on; those without a marker at the end are kept, for a later marker to decide.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ RECORDS_A_TURN = 100
 R = TypeVar("R")
 Decode = Callable[[bytes | None, bytes | None], R | None]
 Replay = Callable[[R, int], None]
-"""A record and its offset."""
+"""Called with a record and its offset."""
 
 
 class LoadError(Exception):
-    """The log does not hold the records that its offsets promise."""
+    """Raised if the log does not hold the records that its offsets promise."""
 
 
 @dataclass(slots=True)
@@ -52,8 +52,8 @@ async def load(
 ) -> Loaded[R]:
     """Replays all records below `end`.  Ends early when `goes_on` returns False.
 
-    Raises LoadError, OSError or ApiError.  `decode` returns None for a record to pass over, and
-    raises ValueError for one that cannot be read.
+    Raises LoadError, OSError or ApiError.  `decode` returns None for a record to skip, and raises
+    ValueError for one that cannot be read.
     """
     reader = BatchReplay(source.tp.topic, decode, replay)
     offset = source.log_start_offset
@@ -83,7 +83,7 @@ def _read(piece: LogSlice) -> bytes:
 
 
 class BatchReplay(Generic[R]):
-    """Takes records out of batches, transactional ones at their marker."""
+    """Replays the records of batches; transactional records are replayed at their marker."""
 
     def __init__(self, topic: str, decode: Decode[R], replay: Replay[R]) -> None:
         self.topic = topic

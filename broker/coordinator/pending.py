@@ -1,4 +1,4 @@
-"""Answers that wait: a client's, in the purgatory, and a write's, for the HW."""
+"""What waits in the purgatory: a client for its answer, and a write for the HW."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _numbers = count()
 
 
 class Waiting(DelayedOperation):
-    """A ticket: a coordinator answers it, and `render` builds the API's response."""
+    """A ticket for a request: a coordinator answers it, and `render` builds the response."""
 
     kind: ClassVar[str] = "Rebalance"
 

@@ -3,12 +3,12 @@
 Each name (of a group, of a producer) belongs to one partition of the coordinator's topic, and the
 broker that leads that partition coordinates it.  For each term of leadership there is a Shard.  A
 broker that becomes leader first reads the partition.  It serves none of its names before it has
-read everything and the HW has reached the log's end at the election: records below that end may
-have been acknowledged by an earlier leader, and are not known to be committed until the HW is
-there.  A broker that no longer leads drops the shard at once.
+read everything and the HW has reached the end that the log had when the read began: records below
+that end may have been acknowledged by an earlier leader, and are not known to be committed until
+the HW is there.  A broker that no longer leads drops the shard at once.
 
-A change is appended with acks=all, and counts when the HW has passed it; then it is replayed by
-the same code that loads, and only then is any client told.
+A change is appended with acks=all, and counts when the HW has passed it; then the code that loads
+replays it, and only then is any client answered.
 
 Source: CoordinatorRuntime of Kafka 3.7 and later; GroupMetadataManager, TransactionStateManager.
 """
@@ -54,11 +54,11 @@ S = TypeVar("S", bound=Shard[Any, Any])
 
 
 class Coordinator(ABC, Generic[S, R]):
-    """Methods raise ApiError where this broker cannot answer for a name."""
+    """One coordinator.  Its methods raise ApiError if this broker cannot answer for a name."""
 
     topic: ClassVar[str]
     coordinates: ClassVar[str]
-    """The plural for its names, in logs."""
+    """What its names are, in the plural, for logs."""
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class Coordinator(ABC, Generic[S, R]):
         """Milliseconds of the latest loads, for the metrics."""
         self._nursery: trio.Nursery | None = None
         self._told_ms: dict[str, float] = {}
-        """The latest line about each topic or partition without a coordinator."""
+        """When the log last named each topic or partition without a coordinator."""
         replicas.on_role_change.append(self.role_changed)
 
     @property
@@ -93,15 +93,15 @@ class Coordinator(ABC, Generic[S, R]):
 
     @abstractmethod
     def decode(self, key: bytes | None, value: bytes | None) -> R | None:
-        """Returns None for a record to pass over; raises ValueError for one that cannot be read."""
+        """Returns None for a record to skip; raises ValueError for one that cannot be read."""
 
     @abstractmethod
     def took_over(self, shard: S) -> None:
-        """The shard is loaded, and is served from now on."""
+        """Called when the shard is loaded, and is served from now on."""
 
     @abstractmethod
     def gave_up(self, shard: S) -> None:
-        """Another broker coordinates the shard now.  Pending writes are refused next."""
+        """Called when another broker coordinates the shard; pending writes are refused next."""
 
     @abstractmethod
     def settled(self, shard: S, pending: PendingWrite[Any, Any], code: ErrorCode) -> None:
@@ -171,15 +171,15 @@ class Coordinator(ABC, Generic[S, R]):
             self.answer(ticket, answer)
 
     def answer(self, ticket: Waiting, answer: object) -> None:
-        """Answers a request that waits: not at once, as the latest requester is answered first,
-        then those that waited for it."""
+        """Answers a waiting request, but not at once: the latest requester is answered first, then
+        those that waited for it."""
         ticket.answer = answer
         self._completed(Waiting.kind, ticket.keys)
 
     # ---------------------------------------------------------------- roles
 
     def role_changed(self, partition: Partition) -> None:
-        """The replica manager calls this where this broker's role may have changed."""
+        """Called by the replica manager when this broker's role may have changed."""
         tp = partition.tp
         if tp.topic != self.topic:
             return
@@ -208,7 +208,7 @@ class Coordinator(ABC, Generic[S, R]):
             except (LoadError, OSError, ApiError) as e:
                 if shard.leads and isinstance(e, OSError) and e.errno != errno.EBADF:
                     self.replicas.disk_failed(shard.partition, e)
-                elif shard.leads:  # a file that is closed was compacted, or moved, meanwhile
+                elif shard.leads:  # the file was closed because it was compacted or moved
                     log.error("%s cannot be loaded, trying again: %s", tp, e)
                     shard.forget()
                     await trio.sleep(LOAD_RETRY_S)

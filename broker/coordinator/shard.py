@@ -17,7 +17,7 @@ class Appended(Protocol):
 
     @property
     def end_offset(self) -> int:
-        """The HW has passed the entry once it has reached this offset."""
+        """The offset that the HW must reach to have passed the entry."""
 
 
 R = TypeVar("R")
@@ -56,9 +56,9 @@ class Shard(ABC, Generic[R, P]):
     """The contents of one partition, in one term of this broker as its leader.
 
     R is a record's type.  An appended write waits in `pending`, in the order of offsets, until the
-    HW has passed it.  Then it is replayed, and only then is a client told.  A write that waited too
-    long is answered with an error, and is replayed all the same if it is committed later: the log
-    decides.
+    HW has passed it.  Then it is replayed, and only then is a client answered.  A write that waited
+    too long is answered with an error, and is replayed all the same if it is committed later: the
+    log decides.
     """
 
     def __init__(self, partition: Partition) -> None:
@@ -78,14 +78,14 @@ class Shard(ABC, Generic[R, P]):
     @property
     @abstractmethod
     def names(self) -> int:
-        """The number of names it knows."""
+        """The number of names in the shard."""
 
     @abstractmethod
     def replay(self, record: R, offset: int) -> None:
         """Applies a committed record: stored state changes only here."""
 
     def take_committed(self) -> P | None:
-        """The oldest entry that the HW has passed, replayed."""
+        """Replays the oldest entry if the HW has passed it, and returns it."""
         if not self.pending or self.pending[0].end_offset > self.partition.high_watermark:
             return None
         done = self.pending.popleft()

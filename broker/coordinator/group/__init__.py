@@ -1,4 +1,4 @@
-"""The group coordinator: the members of consumer groups, and how far each group has come.
+"""The group coordinator: the members of consumer groups, and the offsets each has committed.
 
 Every group belongs to one partition of __consumer_offsets, and the broker that leads that partition
 coordinates it.  State that must survive the broker is a record there (`records`).  A group in

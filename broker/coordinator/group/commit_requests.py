@@ -1,4 +1,4 @@
-"""Shared parts of OffsetCommit and TxnOffsetCommit: the offsets in a request, errors in answers."""
+"""Parts shared by OffsetCommit and TxnOffsetCommit: a request's offsets, and an answer's errors."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ Errors = Mapping[TopicPartition, ErrorCode]
 def offsets_of(
     request: Any, metadata: MetadataCache, longest: int, now_ms: int, expire_ms: int = NO_TIMESTAMP
 ) -> tuple[dict[TopicPartition, CommittedOffset], Errors]:
-    """The offsets that can be committed, and an error for each of the others.  A topic without a
-    name was named by an id that no topic has.
+    """The offsets that can be committed, and an error for each of the others.  A topic is without
+    a name if the request named it by an id that no topic has.
 
     `longest` is offset.metadata.max.bytes; the times are wall clock.
     """
@@ -45,8 +45,8 @@ def offsets_of(
 def answer(
     message: Any, topic: Any, partition: Any, request: Any, errors: Errors, code: ErrorCode
 ) -> Response:
-    """Answers `code` once at every partition without an error of its own; the classes are the
-    API's."""
+    """Builds an answer with `code` at every partition without an error of its own, each once;
+    `message`, `topic` and `partition` are the API's classes."""
     asked: dict[tuple[str, Any], dict[int, None]] = {}
     for t in request.topics:
         indexes = asked.setdefault((t.name or "", getattr(t, "topic_id", None)), {})

@@ -1,8 +1,8 @@
 """The group coordinator of one broker: the shell around the groups.
 
-It finds the group, runs a pure step, and carries out its outcome: records are appended to the
-group's partition of __consumer_offsets with acks=all (and replayed when the HW has passed them),
-timers go on the purgatory's wheel, and answers go to the waiting clients.
+For each request it finds the group, runs a pure step, and carries out the outcome: records are
+appended to the group's partition of __consumer_offsets with acks=all (and replayed when the HW has
+passed them), timers go on the purgatory's wheel, and answers go to the waiting clients.
 
 Source: kafka.coordinator.group.GroupCoordinator, GroupMetadataManager.
 """
@@ -89,7 +89,7 @@ class GroupCoordinator(Coordinator[GroupShard, GroupLogRecord]):
             timer.cancel()
 
     def _named(self, group_id: str) -> GroupShard:
-        """The shard of a group for requests of members, which must name a group."""
+        """The shard of a group, for requests that must name a group."""
         if not group_id:
             raise ApiError(ErrorCode.INVALID_GROUP_ID)
         return self.shard_of(group_id)
@@ -144,7 +144,7 @@ class GroupCoordinator(Coordinator[GroupShard, GroupLogRecord]):
         return code
 
     def leave(self, group_id: str, leaving: Iterable[tuple[str, str | None]]) -> list[ErrorCode]:
-        """The error of each (member id, group.instance.id)."""
+        """Removes members; returns an error for each (member id, group.instance.id)."""
         shard = self._named(group_id)
         group = shard.groups.get(group_id)
         codes = []
@@ -203,7 +203,7 @@ class GroupCoordinator(Coordinator[GroupShard, GroupLogRecord]):
         ticket: Waiting,
         verification: Verification | None,
     ) -> None:
-        """`member` is its id, instance id and generation; `producer` is its id and epoch."""
+        """`member` is (id, instance id, generation); `producer` is (id, epoch)."""
         shard = self._named(group_id)
         group = shard.groups.get(group_id)
         if group is None:
@@ -262,7 +262,7 @@ class GroupCoordinator(Coordinator[GroupShard, GroupLogRecord]):
         return errors
 
     def topics_deleted(self, gone: Sequence[TopicPartition]) -> None:
-        """Takes back offsets of partitions that no longer exist."""
+        """Removes the offsets of partitions that no longer exist."""
         if gone:
             self._each(lambda group: offsets.remove(group, gone))
 

@@ -1,10 +1,10 @@
-"""One consumer group, as the records of __consumer_offsets and its members' requests make it.
+"""One consumer group, made from the records of __consumer_offsets and its members' requests.
 
 Stored state (generation, protocol, leader, members with their assignments; committed offsets)
 changes only in `replay`, which both loading and a committed write call.  The rebalance in progress
 is not stored: the members that have joined again, those that wait for an assignment, and those that
-were given a member id and have not come back.  A coordinator that takes over knows nothing of it,
-and the members learn that from their next request.
+were given a member id and have not come back.  A coordinator that takes over knows nothing of that
+rebalance; the answer to a member's next request shows it.
 
     Empty                first join          -> PreparingRebalance
     PreparingRebalance   all joined, time-out -> CompletingRebalance; no member is left -> Empty
@@ -97,7 +97,7 @@ class Member:
         rebalance_timeout_ms: int,
         session_timeout_ms: int,
     ) -> None:
-        """Takes what a JoinGroup says of the member."""
+        """Takes what a JoinGroup says about the member."""
         self.protocols = protocols
         self.rebalance_timeout_ms = rebalance_timeout_ms
         self.session_timeout_ms = session_timeout_ms
@@ -132,17 +132,17 @@ class Group:
         self.static_members: dict[str, str] = {}
         self.offsets: dict[TopicPartition, CommittedOffset] = {}
         self.offsets_at: dict[TopicPartition, int] = {}
-        """The position in the log of each partition's record."""
+        """The offset in the log of each partition's record."""
         # not stored
         self.pending_members: dict[str, None] = {}
         self.pending_sync: dict[str, None] = {}
         self.pending_offsets: dict[TopicPartition, int] = {}
-        """By partition, the number of commits that are appended and not yet committed."""
+        """By partition, the number of commits that are appended but not yet committed."""
         self.open_offsets: dict[TopicPartition, int] = {}
         """Like `pending_offsets`, for transactions that are still open."""
         self.pending_writes = 0
         self.written_at = -1
-        """The position of the newest record of the group itself that was appended here."""
+        """The offset of the newest record of the group itself that this broker appended."""
         self.new_member_added = False
         self.initial_delay_left_ms: int | None = None
         """Set while the first rebalance of an empty group is held back for more members."""
@@ -150,7 +150,7 @@ class Group:
     # ---------------------------------------------------------------- what is stored
 
     def appended(self, records: Iterable[GroupLogRecord], first: int) -> None:
-        """These records are in the log from this position on, and not yet committed."""
+        """Notes that records are in the log from offset `first` on, and not yet committed."""
         for at, record in enumerate(records, first):
             if isinstance(record, GroupRecord):
                 self.written_at = at
@@ -171,8 +171,8 @@ class Group:
                 self._adopt(record.value)
 
     def _has_moved_on(self, stored: StoredGroup, at: int) -> bool:
-        """Whether a rebalance began while the record was on its way, so that it is outdated; or the
-        process of a static member was replaced, of which only a later record tells.
+        """Whether the record is outdated: a rebalance began while it was on its way, or the process
+        of a static member was replaced, which only a later record says.
         """
         if self.state is State.STABLE and at < self.written_at:
             return True
@@ -247,7 +247,7 @@ class Group:
         )
 
     def rename(self, member: Member, new_id: str) -> None:
-        """Gives the place of a static member to another of its processes."""
+        """Gives the place of a static member to a new process of it."""
         assert member.instance_id is not None
         if self.leader == member.member_id:
             self.leader = new_id
@@ -281,7 +281,7 @@ class Group:
         return max((m.rebalance_timeout_ms for m in self.members.values()), default=0)
 
     def candidates(self) -> list[str]:
-        """The protocols that every member speaks."""
+        """The protocols that every member supports."""
         counts: dict[str, int] = {}
         for member in self.members.values():
             for name in dict.fromkeys(name for name, _ in member.protocols):
@@ -289,7 +289,7 @@ class Group:
         return [name for name, count in counts.items() if count == len(self.members)]
 
     def select_protocol(self) -> str:
-        """The winner of a vote: each member votes for the first of its protocols that all speak."""
+        """The winner of a vote: each member votes for its first protocol that all support."""
         candidates = self.candidates()
         votes: dict[str, int] = {}
         for member in self.members.values():
@@ -306,7 +306,7 @@ class Group:
         return any(name in candidates for name, _ in protocols)
 
     def subscribed(self) -> frozenset[str] | None:
-        """The topics that a consumer group reads; None where that cannot be known."""
+        """The topics that a consumer group reads; None if that cannot be known."""
         if self.protocol_type != CONSUMER:
             return None
         topics: dict[str, None] = {}
@@ -319,8 +319,8 @@ class Group:
 
 
 def _member(known: dict[str, Member], stored: StoredMember, protocol: str | None) -> Member:
-    """The member as it is known, which may speak more protocols than the stored one.  While a log
-    is read it is known by an earlier generation, which may have had another protocol."""
+    """The known member if it fits the stored one, as it may support more protocols.  While a log is
+    read, it is known from an earlier generation, which may have had another protocol."""
     member = known.get(stored.member_id)
     if member is None or (
         member.metadata(protocol), member.rebalance_timeout_ms, member.session_timeout_ms,

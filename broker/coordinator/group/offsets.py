@@ -4,12 +4,12 @@ A commit counts when it is committed in __consumer_offsets, not when it is appen
 OffsetFetch does not show it, so that no consumer starts from an offset that a new coordinator would
 not know.  A request for stable offsets waits for the commits on their way at that moment, and not
 for later ones: in a group that commits all the time there is always one on its way (KAFKA-14499).
-Members may commit while a rebalance is prepared (that is their last chance), and not between its
-two barriers.  A group without members takes commits from any client that sends no generation:
-consumers with assigned partitions do that.
+Members may commit while a rebalance is prepared (that is their last chance), but not between its
+two barriers.  A group without members takes commits from any client that sends no generation, as
+consumers do that assign partitions themselves.
 
-Offsets expire offsets.retention.minutes after the group became empty, after their commit where it
-never had members, and after their commit where a consumer group has left the topic (KIP-211).
+Offsets expire offsets.retention.minutes after the group became empty.  The time runs from their
+commit if the group never had members, or if a consumer group has left the topic (KIP-211).
 
 Source: kafka.coordinator.group.GroupCoordinator, GroupMetadata.removeExpiredOffsets.
 """
@@ -51,7 +51,7 @@ _COMMIT_ERRORS = {
 
 
 def commit_error(error: ErrorCode) -> ErrorCode:
-    """The error that tells a client that its commit could not be written (or verified)."""
+    """The error for a client whose commit could not be written (or verified)."""
     return _COMMIT_ERRORS.get(error, error)
 
 
@@ -63,7 +63,7 @@ def commit(
     offsets: Mapping[TopicPartition, CommittedOffset],
     ticket: Ticket,
 ) -> tuple[ErrorCode, Outcome]:
-    """The error of all partitions; after NONE, the ticket is answered with an error code."""
+    """Returns one error for all partitions; after NONE, the ticket gets an error code later."""
     out = Outcome()
     error = _may_commit(group, member_id, instance_id, generation)
     if error is not ErrorCode.NONE:
@@ -139,10 +139,10 @@ def fetch(
     *,
     timed_out: bool = False,
 ) -> dict[TopicPartition, CommittedOffset | ErrorCode | None]:
-    """Committed offsets, None where there is none; of all partitions where `tps` is None.
+    """The committed offsets, or None where there is none; of all partitions if `tps` is None.
 
-    UNSTABLE_OFFSET_COMMIT, where stable offsets are asked for, says that an open transaction may
-    change the offset, or (`timed_out`) that a commit is still on its way after the wait.
+    If stable offsets are required, UNSTABLE_OFFSET_COMMIT says that an open transaction may change
+    the offset, or (`timed_out`) that a commit is still on its way after the wait.
     """
     if group is None or group.state is State.DEAD:
         return dict.fromkeys(tps or ())
@@ -160,7 +160,7 @@ def fetch(
 
 
 def on_their_way(group: Group, tps: Iterable[TopicPartition] | None) -> bool:
-    """Whether a commit of any of these is appended and not yet committed."""
+    """Whether a commit for any of these partitions is appended but not yet committed."""
     pending = group.pending_offsets
     return bool(pending) if tps is None else any(tp in pending for tp in tps)
 
@@ -168,7 +168,7 @@ def on_their_way(group: Group, tps: Iterable[TopicPartition] | None) -> bool:
 def delete(
     group: Group, tps: Iterable[TopicPartition], ticket: Ticket
 ) -> tuple[ErrorCode, dict[TopicPartition, ErrorCode], Outcome]:
-    """The group's error, or each partition's; the ticket is answered on commit."""
+    """Returns the group's error or each partition's; the ticket is answered on commit."""
     out = Outcome()
     errors = dict.fromkeys(tps, ErrorCode.NONE)
     if group.state is State.DEAD:
@@ -211,7 +211,7 @@ def delete_group(group: Group, ticket: Ticket) -> tuple[ErrorCode, Outcome]:
 
 
 def tombstones(group: Group, gone: list[TopicPartition]) -> tuple[GroupLogRecord, ...]:
-    """Takes these offsets back; with the last of them, an empty group goes too."""
+    """The records that delete these offsets and, with its last offset, an empty group."""
     records: list[GroupLogRecord] = [OffsetRecord(group.group_id, tp, None) for tp in gone]
     if (
         group.state is State.EMPTY
@@ -229,7 +229,7 @@ def remove(group: Group, gone: Iterable[TopicPartition]) -> Outcome:
 
 
 def expire(group: Group, now_ms: int, retention_ms: int) -> Outcome:
-    """Tombstones of offsets that were not needed for offsets.retention.minutes."""
+    """Deletes offsets that were not needed for offsets.retention.minutes."""
     if group.state is State.DEAD:
         return Outcome()
     return _drop(group, _expired(group, now_ms, retention_ms), even_if_none=True)
@@ -259,7 +259,7 @@ def _expired(group: Group, now_ms: int, retention_ms: int) -> list[TopicPartitio
 
 
 def _drop(group: Group, gone: list[TopicPartition], *, even_if_none: bool = False) -> Outcome:
-    """`even_if_none`: a group that is empty and has no offsets is removed, too."""
+    """Deletes offsets; with `even_if_none`, an empty group without offsets, too."""
     if not gone and not (even_if_none and not group.offsets):
         return Outcome()
     records = tombstones(group, gone)

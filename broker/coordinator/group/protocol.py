@@ -1,4 +1,4 @@
-"""Requests of members to a group, and its answers, apart from any version of the API."""
+"""Members' requests to a group, and its answers, independent of the API's versions."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ class Limits:
     initial_delay_ms: int
     max_size: int
     new_member_ms: int = 5 * 60 * 1000
-    """A new member that waits in JoinGroup cannot send heartbeats, and its connection is not
-    read.
+    """The session of a new member that waits in JoinGroup: it cannot send heartbeats, and its
+    connection is not read.
     """
 
 
@@ -36,7 +36,7 @@ class Join:
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """An answer to JoinGroup; `members` (id, instance id, subscription) is the leader's alone."""
+    """An answer to JoinGroup; only the leader gets `members` (id, instance id, subscription)."""
 
     error: ErrorCode
     member_id: str

@@ -2,17 +2,17 @@
 
 A rebalance has two barriers.  At the first, members wait in JoinGroup until all have joined, or
 until the largest of their rebalance time-outs has passed; a member that has not joined by then is
-out.  Then a new generation begins: its leader is told all subscriptions, and assigns.  At the
-second barrier the members wait in SyncGroup for their assignments, and get them once they are
-*stored*: no member acts on an assignment that a new coordinator would not know.
+out.  Then a new generation begins: its leader gets all subscriptions, and assigns.  At the second
+barrier the members wait in SyncGroup for their assignments, and get them once they are *stored*: no
+member acts on an assignment that a new coordinator would not know.
 
-The first rebalance of an empty group is held back by group.initial.rebalance.delay.ms, and again as
-long as new members arrive, up to the rebalance time-out.
+The first rebalance of an empty group is held back for group.initial.rebalance.delay.ms, and again
+as long as new members arrive, up to the rebalance time-out.
 
-A dynamic member that joins for the first time is given an id and asked to come again with it
+A dynamic member that joins for the first time gets an id and must come again with it
 (MEMBER_ID_REQUIRED, KIP-394), so that a client that gives up leaves no member behind.  A static
 member (group.instance.id, KIP-345) takes its old place under a new member id, without a rebalance
-where the protocol stays; a process that still uses the old id is fenced.
+if the protocol stays the same; a process that still uses the old id is fenced.
 
 Source: kafka.coordinator.group.GroupCoordinator.
 """
@@ -44,7 +44,7 @@ _STORE_ERRORS = {
     ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
     ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
 }
-"""By the error of the write: the error for members whose generation could not be stored."""
+"""The error for members whose generation could not be stored, by the error of the write."""
 
 
 class Rebalancing:
@@ -264,14 +264,14 @@ class Rebalancing:
         return out
 
     def _complete(self, out: Outcome, now_ms: int) -> None:
-        """Begins the next generation, of the members that have joined and the static ones."""
+        """Begins the next generation, with the members that have joined and all static ones."""
         group = self.group
         for member in list(group.members.values()):
             if member.joining is None and member.instance_id is None:
                 self._forget(member, out)
         joined = [m.member_id for m in group.members.values() if m.joining is not None]
         if group.members and not joined:
-            # static members alone, all silent: their sessions decide
+            # only static members are left, all silent: their sessions decide
             out.timers[REBALANCE, ""] = group.rebalance_timeout_ms
             return
         out.timers[REBALANCE, ""] = None
@@ -468,7 +468,7 @@ class Rebalancing:
     # ---------------------------------------------------------------- coming and going
 
     def loaded(self) -> Outcome:
-        """This broker now coordinates the group: every session begins afresh."""
+        """Called when this broker begins to coordinate the group: every session begins again."""
         out = Outcome()
         for member in self.group.members.values():
             out.timers[SESSION, member.member_id] = member.session_timeout_ms
@@ -477,7 +477,7 @@ class Rebalancing:
         return out
 
     def unloaded(self) -> Outcome:
-        """Another broker now coordinates the group: every waiting client is told at once."""
+        """Called when another broker coordinates the group: refuses every waiting client."""
         out = Outcome()
         group = self.group
         group.state = State.DEAD

@@ -4,10 +4,10 @@
     key v2       group                     value v3   protocol type, generation, protocol, leader,
                                                       since when in this state, members
 
-A value of null (a tombstone) takes back what the key named.  Older values are read.  Values are
-written in the newest version that inter.broker.protocol.version 2.6 knows; only a commit with its
-own expiry (OffsetCommit v2-4) is written as value v1, which has a field for it.  Keys of unknown
-versions (newer group types) are passed over.
+A null value (a tombstone) deletes what the key names.  Older versions of values can be read.
+Values are written in the newest version that inter.broker.protocol.version 2.6 knows; only a commit
+with its own expiry (OffsetCommit v2-4) is written as value v1, which has a field for it.  Keys of
+unknown versions (newer group types) are skipped.
 
 Source: kafka.coordinator.group.GroupMetadataManager.
 """
@@ -32,7 +32,7 @@ _INT64 = Struct(">q")
 
 @dataclass(frozen=True, slots=True)
 class CommittedOffset:
-    """How far a group has come in one partition."""
+    """The offset that a group has committed in one partition."""
 
     offset: int
     leader_epoch: int = NO_EPOCH
@@ -65,13 +65,13 @@ class StoredGroup:
     protocol: str | None
     leader: str | None
     state_ms: int
-    """Wall clock: the time of the last change of state.  -1: an old record does not say."""
+    """When the state last changed (wall clock); -1 if the record is too old to say."""
     members: tuple[StoredMember, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class GroupRecord:
-    """`value` None: the group is gone."""
+    """The record of a group; without a value, the group is gone."""
 
     group_id: str
     value: StoredGroup | None
@@ -79,7 +79,7 @@ class GroupRecord:
 
 @dataclass(frozen=True, slots=True)
 class OffsetRecord:
-    """`value` None: nothing is committed any more."""
+    """The record of an offset; without a value, nothing is committed any more."""
 
     group_id: str
     tp: TopicPartition
@@ -271,7 +271,7 @@ def _decode_member(reader: _Reader, version: int) -> StoredMember:
 
 
 def subscribed_topics(subscription: bytes) -> tuple[str, ...] | None:
-    """The topics of a consumer's subscription (its v0 begins all versions); None: it cannot be
+    """The topics in a consumer's subscription (all versions begin like v0); None if it cannot be
     read.
     """
     try:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class PendingMarker:
-    """The end of a transaction was appended."""
+    """The end of a transaction, which was appended and is not yet committed."""
 
     producer_id: int
     commit: bool
@@ -31,14 +31,14 @@ class PendingMarker:
 
 @dataclass(frozen=True, slots=True)
 class CommitsOnTheirWay:
-    """All that was appended to a shard's partition up to some moment."""
+    """The commits in a shard's partition that were on their way at some moment."""
 
     shard: GroupShard
     end_offset: int
 
     @property
     def decided(self) -> bool:
-        """Whether they are committed, or another broker coordinates the group now."""
+        """Whether the commits are committed, or another broker now coordinates the group."""
         shard = self.shard
         return not shard.leads or shard.partition.high_watermark >= self.end_offset
 
@@ -51,7 +51,7 @@ class GroupShard(Shard[GroupLogRecord, GroupWrite | PendingMarker]):
         super().__init__(partition)
         self.groups: dict[str, Group] = {}
         self.held: dict[int, list[tuple[GroupLogRecord, int]]] = {}
-        """By producer id: the offsets of its open transaction, and their positions in the log."""
+        """By producer id, the records of its open transaction, with their offsets in the log."""
         self.timers: dict[tuple[str, str, str], TimerTask] = {}
 
     @property

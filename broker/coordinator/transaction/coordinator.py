@@ -1,12 +1,12 @@
 """The transaction coordinator of one broker: the shell around the transactions.
 
-It finds the transactional id, runs a pure step, and carries out its outcome: a record is appended
-to the id's partition of __transaction_state with acks=all (and replayed when the HW has passed it),
-markers go to `markers`, and answers go to the waiting clients.
+For each request it finds the transactional id, runs a pure step, and carries out the outcome: a
+record is appended to the id's partition of __transaction_state with acks=all (and replayed when the
+HW has passed it), markers go to `markers`, and answers go to the waiting clients.
 
-When a partition has been loaded, markers are sent for every transaction that is decided and not
-finished.  They carry the leader epoch, by which partitions refuse markers of a coordinator that has
-been replaced.
+When a partition has been loaded, markers are sent for every transaction that is decided but not
+finished.  They carry the partition's leader epoch, by which others refuse the markers of a
+coordinator that has been replaced.
 
 Source: kafka.coordinator.transaction.TransactionCoordinator, TransactionStateManager.
 """
@@ -100,7 +100,7 @@ class TransactionCoordinator(Coordinator[TransactionShard, TransactionRecord]):
     def needs_producer_id(
         self, transactional_id: str, timeout_ms: int, expected: Identity | None
     ) -> bool:
-        """Whether `init` wants a fresh producer id; raises as `init` does."""
+        """Whether `init` needs a fresh producer id; raises what `init` raises."""
         if not transactional_id:
             raise ApiError(ErrorCode.INVALID_REQUEST)
         if not 0 < timeout_ms <= self.config.transaction_max_timeout_ms:
@@ -117,7 +117,7 @@ class TransactionCoordinator(Coordinator[TransactionShard, TransactionRecord]):
         fresh_id: int | None,
         ticket: Waiting,
     ) -> None:
-        """InitProducerId: the ticket is answered with an Identity or an error code."""
+        """Handles InitProducerId: the ticket is answered with an Identity or an error code."""
         shard = self._named(transactional_id)
         txn = shard.transaction(transactional_id)
         now = self._wall_ms()
@@ -131,7 +131,7 @@ class TransactionCoordinator(Coordinator[TransactionShard, TransactionRecord]):
         partitions: Iterable[TopicPartition],
         ticket: Waiting,
     ) -> None:
-        """AddPartitionsToTxn, AddOffsetsToTxn: the ticket is answered with an error code."""
+        """Handles AddPartitionsToTxn and AddOffsetsToTxn; answers the ticket with an error code."""
         shard = self._named(transactional_id)
         txn = shard.transactions.get(transactional_id)
         outcome = steps.add_partitions(txn, producer, partitions, self._wall_ms(), ticket)
@@ -140,12 +140,12 @@ class TransactionCoordinator(Coordinator[TransactionShard, TransactionRecord]):
     def verify(
         self, transactional_id: str, producer: Identity, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, ErrorCode]:
-        """AddPartitionsToTxn with verifyOnly, from another broker or this one (KIP-890)."""
+        """Handles AddPartitionsToTxn with verifyOnly, from any broker (KIP-890)."""
         txn = self._named(transactional_id).transactions.get(transactional_id)
         return steps.verify(txn, producer, partitions)
 
     def end(self, transactional_id: str, producer: Identity, commit: bool, ticket: Waiting) -> None:
-        """EndTxn: the ticket is answered with an error code."""
+        """Handles EndTxn: the ticket is answered with an error code."""
         shard = self._named(transactional_id)
         txn = shard.transactions.get(transactional_id)
         self._apply(shard, txn, steps.end(txn, producer, commit, self._wall_ms(), ticket))
@@ -156,7 +156,7 @@ class TransactionCoordinator(Coordinator[TransactionShard, TransactionRecord]):
         return self._named(transactional_id).transactions.get(transactional_id)
 
     def transactions(self) -> tuple[ErrorCode, list[Transaction]]:
-        """All that this broker coordinates, and whether more are being loaded."""
+        """All transactions that this broker coordinates, and whether more are being loaded."""
         found: list[Transaction] = []
         for _, shard in sorted(self.shards.items()):
             if not shard.leads:
@@ -236,7 +236,7 @@ class TransactionCoordinator(Coordinator[TransactionShard, TransactionRecord]):
         return info.last_offset + 1
 
     def committed_late(self, shard: TransactionShard, pending: TransactionWrite) -> None:
-        """The producer was told that the outcome is unknown; the decision holds all the same."""
+        """Sends markers: the producer has had an error, but the decision holds all the same."""
         if pending.named.state.is_prepared:
             self._apply(shard, pending.named, Outcome(send_markers=True))
 

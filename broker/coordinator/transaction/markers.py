@@ -1,11 +1,11 @@
 """Sends transaction markers to the leaders of a transaction's partitions, until each has its own.
 
 There is one task for each broker that has ever led one of them.  It has one WriteTxnMarkers under
-way, which takes everything that was queued since the last.  If the leader of a partition is not
-known, refuses, or does not answer, the marker is sent again a moment later, to the leader of that
-time.  A deleted partition needs no marker.  A partition missing in this broker's metadata counts as
-deleted once the metadata shows this broker's own election, as the controller tells of elections and
-deletions in order.
+way, with everything that was queued since the last.  If the leader of a partition is not known,
+refuses, or does not answer, the marker is sent again a moment later, to whichever broker leads
+then.  A deleted partition needs no marker.  A partition that this broker's metadata lacks counts as
+deleted once the metadata shows this broker's own election, because the controller sends elections
+and deletions in order.
 
 Source: kafka.coordinator.transaction.TransactionMarkerChannelManager.
 """
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 VERSION = 0
-"""inter.broker.protocol.version 2.6"""
+"""The version in inter.broker.protocol.version 2.6."""
 AGAIN_S = 0.1
 LOOK_S = 0.5
 AT_ONCE = 1000
@@ -53,7 +53,7 @@ Marked = Callable[["TransactionShard", "Transaction", Sequence[TopicPartition]],
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """One marker: the decision it belongs to, and where it goes."""
+    """One marker to send: its decision, and the partition that it goes to."""
 
     shard: TransactionShard
     transaction: Transaction
@@ -71,7 +71,7 @@ class Wanted:
 
 
 class MarkerSender:
-    """`marked` is told which partitions of each transaction need no marker any more."""
+    """`marked` is called with the partitions of a transaction that need no marker any more."""
 
     def __init__(
         self, config: Config, world: World, metadata: MetadataCache, marked: Marked
@@ -128,12 +128,12 @@ class MarkerSender:
         return Link(self._config, self._world, self._metadata, broker_id, PURPOSE)
 
     def leads_none(self, broker_id: int, markers: Iterable[Wanted]) -> bool:
-        """Whether others lead all of these partitions now (or this shard is no longer led here)."""
+        """Whether the broker leads none of these partitions now, or the markers are outdated."""
         leader_of = self._metadata.leader_of
         return all(leader_of(m.tp) != broker_id or not m.is_current for m in markers)
 
     def answered(self, markers: dict[Key, Wanted], errors: dict[tuple[int, Any], int]) -> None:
-        """Takes a leader's answer, by (producer id, partition)."""
+        """Takes a leader's answer: `errors` by (producer id, partition)."""
         done: dict[str, tuple[Wanted, list[TopicPartition]]] = {}
         for wanted in markers.values():
             if not wanted.is_current:
@@ -213,7 +213,7 @@ class _Broker:
 
 
 def request_of(markers: Iterable[Wanted]) -> WriteTxnMarkersRequest:
-    """One entry for each transaction."""
+    """A request with one entry for each transaction."""
     by_id: dict[str, list[Wanted]] = {}
     for wanted in markers:
         by_id.setdefault(wanted.transaction.transactional_id, []).append(wanted)
@@ -240,7 +240,7 @@ def request_of(markers: Iterable[Wanted]) -> WriteTxnMarkersRequest:
 
 
 def errors_of(answer: Any) -> dict[tuple[int, Any], int]:
-    """By producer id and partition."""
+    """The errors in an answer, by producer id and partition."""
     return {
         (marker.producer_id, TopicPartition(topic.name, p.partition_index)): p.error_code
         for marker in answer.markers

@@ -3,8 +3,8 @@
     key v0    transactional id
     value v0  producer id, epoch, time-out, state, partitions by topic, last update, start
 
-A value of null (a tombstone) is an id that has expired.  v1, a flexible version of the same, is
-read and not written.
+A null value (a tombstone) means that the id has expired.  Value v1, a flexible version of v0, is
+read but not written.
 
 Source: kafka.coordinator.transaction.TransactionLog, TransactionLogValue.json.
 """
@@ -30,7 +30,7 @@ _TIMES = Struct(">qq")
 
 
 class State(Enum):
-    """States, with the numbers under which they are stored."""
+    """The states, with the numbers that stand for them in records."""
 
     EMPTY = 0
     ONGOING = 1
@@ -61,14 +61,14 @@ class StoredTransaction:
     updated_ms: int = NO_TIMESTAMP
     started_ms: int = NO_TIMESTAMP
     last_producer_id: int = NO_ID
-    """The id and epoch before the last InitProducerId.  They have no place in the record: after
-    a change of coordinator a retry finds none."""
+    """The producer id (and `last_epoch`) before the last InitProducerId.  The record has no field
+    for them, so a retry after a change of coordinator does not find them."""
     last_epoch: int = NO_EPOCH
 
 
 @dataclass(frozen=True, slots=True)
 class TransactionRecord:
-    """`value` None: the id has expired."""
+    """The record of a transactional id; without a value, the id has expired."""
 
     transactional_id: str
     value: StoredTransaction | None

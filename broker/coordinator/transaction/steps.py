@@ -1,14 +1,14 @@
 """Pure steps on one transactional id, each of which returns an `Outcome`.
 
-At most one record of an id is under way.  Until its fate is known every other request is answered
-CONCURRENT_TRANSACTIONS and must be repeated: a step decides on committed state alone.  A write that
-took too long is answered with an error, yet stays under way: the log decides.
+At most one record of an id is under way.  Until its fate is known, every other request is answered
+CONCURRENT_TRANSACTIONS and must be repeated, because a step decides only on committed state.  A
+write that took too long is answered with an error, but stays under way: the log decides.
 
 The requester must be the producer with the id and epoch of the last InitProducerId.  That request
-raises the epoch, so that a producer which was taken for dead and comes back (a zombie) is refused,
-here and by every partition that has a marker of the higher epoch.  An open transaction of the
-zombie is aborted first, under a higher epoch of its own; meanwhile the new producer must repeat its
-request.
+raises the epoch, so that a producer that was taken for dead and comes back (a zombie) is refused,
+here and by every partition that has a marker of the higher epoch.  The zombie's open transaction is
+aborted first, under a higher epoch that no producer gets; meanwhile the new producer must repeat
+its request.
 
 Source: kafka.coordinator.transaction.TransactionCoordinator.
 """
@@ -83,8 +83,8 @@ def init(
     now_ms: int,
     ticket: Ticket,
 ) -> Outcome:
-    """The ticket is answered with an Identity, or an error.  `expected` is the identity that a
-    producer claims when it goes on after an error (KIP-360).
+    """Gives the producer its next identity; the ticket is answered with that, or an error.
+    `expected` is the identity that a producer claims when it goes on after an error (KIP-360).
     """
     if txn.pending:
         return _answer(ticket, ErrorCode.CONCURRENT_TRANSACTIONS)
@@ -121,7 +121,7 @@ def init(
 
 
 def _is_it(stored: StoredTransaction, expected: Identity) -> bool:
-    """Whether this producer id was the last one's; its epoch is checked later."""
+    """Whether the producer id is the stored one or the one before; `init` checks its epoch."""
     if expected.producer_id == stored.producer_id:
         return True
     exhausted = expected.epoch >= MAX_EPOCH - 1
@@ -189,9 +189,9 @@ def _fence(
 def time_out(txn: Transaction, now_ms: int, monotonic_ms: int) -> Outcome:
     """Aborts a transaction that has been open for longer than its producer asked for.
 
-    It is called repeatedly.  The stored start is by the wall clock of the coordinator of that time;
-    if that clock was ahead the transaction would stay open, so the time for which this broker has
-    seen it counts as well.
+    It is called repeatedly.  The stored start comes from the wall clock of whichever broker was the
+    coordinator then; if that clock was ahead, the transaction would stay open, so the time for
+    which this broker has seen it counts as well.
     """
     stored = txn.stored
     if stored is None or txn.pending or stored.state is not State.ONGOING:
@@ -223,7 +223,7 @@ def add_partitions(
     now_ms: int,
     ticket: Ticket,
 ) -> Outcome:
-    """The ticket is answered with an error code.  The first partition begins the transaction."""
+    """Adds partitions, of which the first begins the transaction; answers with an error code."""
     stored = _of(txn, producer)
     if isinstance(stored, ErrorCode):
         return _answer(ticket, stored)
@@ -291,7 +291,7 @@ def end(
 
 
 def marked(txn: Transaction, partitions: Iterable[TopicPartition], now_ms: int) -> Outcome:
-    """Notes partitions that need no marker any more; with the last one the transaction is over."""
+    """Notes partitions that need no marker any more; the last one ends the transaction."""
     for tp in partitions:
         txn.unmarked.pop(tp, None)
     return complete(txn, now_ms)

@@ -1,4 +1,4 @@
-"""One transactional id, as the records of __transaction_state make it.
+"""One transactional id, made from the records of __transaction_state.
 
     Empty            InitProducerId            -> Empty, with a higher epoch
     Empty, Complete  AddPartitionsToTxn        -> Ongoing
@@ -7,9 +7,9 @@
     Prepare...       all markers written       -> CompleteCommit, CompleteAbort
     Empty, Complete  unused for long           -> gone (a tombstone)
 
-All of this is stored, and changes only in `replay`, which loading and a committed write both call.
-Two things are not stored: that a write is under way (`pending`: nothing else may begin until its
-fate is known), and the partitions that still wait for their marker.  A coordinator that takes over
+All of this is stored, and changes only in `replay`, which both loading and a committed write call.
+Two things are not stored: whether a write is under way (`pending`: nothing else may begin until its
+fate is known), and which partitions still wait for their marker.  A coordinator that takes over
 sends all markers again, which is harmless: a second marker finds no transaction open.
 
 Source: kafka.coordinator.transaction.TransactionMetadata.
@@ -42,7 +42,7 @@ class Outcome:
     answers: list[tuple[Ticket, object]] = field(default_factory=list)
     write: Write | None = None
     send_markers: bool = False
-    """To the partitions in `Transaction.unmarked`."""
+    """Whether to send markers to the partitions in `Transaction.unmarked`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ class Transaction:
         # not stored
         self.pending = False
         self.watched: tuple[int, int] | None = None
-        """Start of the open transaction (wall clock); when it was first seen here (monotonic)."""
+        """When the open transaction began (wall clock), and was first seen here (monotonic)."""
         self.unmarked: dict[TopicPartition, None] = {}
 
     # ---------------------------------------------------------------- what is stored
@@ -101,5 +101,5 @@ class Transaction:
 
     @property
     def epoch_is_exhausted(self) -> bool:
-        """The last epoch is reserved for fencing the producer with the epoch before it."""
+        """Whether only the last epoch is left, which is reserved for fencing the one before it."""
         return self.epoch >= MAX_EPOCH - 1

@@ -1,9 +1,9 @@
 """Asks a transaction coordinator whether a partition belongs to a producer's open transaction.
 
-Where this broker is the coordinator the answer comes at once.  Other coordinators are asked by
-AddPartitionsToTxn v4 with verifyOnly.  Each has one request under way; the next takes all questions
-that have come meanwhile, one for each transactional id.  A broker that does not know v4 (before
-3.5) cannot be asked: transactions that it coordinates are not protected.
+If this broker is the coordinator, the answer comes at once.  Other coordinators get the question in
+an AddPartitionsToTxn v4 with verifyOnly.  Each has one request under way; the next takes all
+questions that have come meanwhile, one for each transactional id.  A broker that does not know v4
+(before 3.5) cannot answer, so transactions that it coordinates are not protected.
 
 Source: kafka.server.AddPartitionsToTxnManager; KIP-890.
 """
@@ -60,7 +60,7 @@ class Knows(Protocol):
 
 
 class Verifier:
-    """`done` of each question is called once, perhaps at once."""
+    """Asks, and calls the `done` of each question once, perhaps at once."""
 
     def __init__(
         self,
@@ -153,7 +153,7 @@ class _Broker:
 
 
 def translated(code: ErrorCode) -> ErrorCode:
-    """The code as a producer that asked for nothing understands it."""
+    """The code that a producer understands, which knows nothing of the verification."""
     if code is ErrorCode.PRODUCER_FENCED:
         return ErrorCode.INVALID_PRODUCER_EPOCH
     if code is ErrorCode.TRANSACTION_ABORTABLE:
