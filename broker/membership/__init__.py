@@ -1,5 +1,5 @@
-"""This broker among the others: its registration, its session, its failing directories.
+"""This broker as one of many: its registration, its session, its failing directories.
 
-`peer_link` is a connection to another broker for questions other than replication, and
-`agreement` asks all of them whether a change has arrived.
+`peer_link` is a connection to another broker for requests other than replication; `agreement` asks
+all brokers whether a change has reached them.
 """

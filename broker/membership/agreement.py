@@ -1,22 +1,22 @@
-"""Delays an answer "done" until every broker shows the change.
+"""Delays the answer to a change until every broker shows the change.
 
-The controller makes, grows or deletes a topic, and tells each broker by UpdateMetadata; a topic's
-configuration is followed under /config/changes.  Both reach some brokers a little later than
-others, and a client that was answered in between would meet "unknown partition", or the old
-configuration.  So before the answer goes out, the broker that gives it asks each of the others, in
-Kafka's own requests, until they show the same.
+The controller creates, extends or deletes a topic, and sends UpdateMetadata to each broker; each
+broker follows topics' configurations under /config/changes.  Both reach some brokers a little later
+than others, and a client that got its answer in between would meet "unknown partition", or the old
+configuration.  So the broker that will answer first asks each of the others, in Kafka's own
+requests, until they show the same.
 
 Access rules, SCRAM users, quotas, delegation tokens and brokers' configurations are announced by
-numbered znodes in three folders.  There each broker is asked how far it has followed them: in
-DescribeConfigs of a broker, the name FOLLOWED stands for that, and Apache Kafka's brokers, which do
-not know it, are not waited for.
+numbered znodes in three folders.  For these, each broker is asked how far it has followed the
+folders: DescribeConfigs of a broker answers that under the name FOLLOWED.  Apache Kafka's brokers
+do not know the name, and nobody waits for them.
 
-A broker that does not answer is left out: it delays an answer by `PATIENCE_S` at most.  One that
-answers but does not agree delays it by `LIMIT_MS` (by `FOLLOWED_LIMIT_MS` where it is asked for
-announcements), or by three quarters of the request's time-out if that is less: a client that gave
-up at the time-out would ask once more, and be told that the topic exists.  Apache Kafka's brokers
-are asked for topics in the same way.  Deviation from Apache Kafka, which answers as soon as the
-answering broker itself shows the change, or has written it.
+A broker that does not answer is left out: it delays an answer by `PATIENCE_S` at most.  A broker
+that answers but does not agree delays it by at most `LIMIT_MS` (for announcements
+`FOLLOWED_LIMIT_MS`), or three quarters of the request's time-out if that is less: a client that
+gave up at the time-out would ask again, and get the answer that the topic exists.  Apache Kafka's
+brokers are asked about topics in the same way.  This deviates from Apache Kafka, which answers as
+soon as the answering broker itself shows the change, or has written it.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 LIMIT_MS = 5000
-"""The limit for an answer as a whole; less if the request's own time-out is nearer."""
+"""The limit for an answer as a whole; less if the request's own time-out is shorter."""
 FOLLOWED_LIMIT_MS = 1000
 FOLLOWED = "highwater.changes.followed"
-"""Of this name DescribeConfigs tells `folder=number` for each folder, joined by commas."""
+"""The name under which DescribeConfigs has `folder=number` for each folder, with commas."""
 PATIENCE_S = 1.0
 """The time in which a broker must answer one question."""
 MOST_ASKED = 100
-"""Questions under way at once; further answers go out without asking."""
+"""The number of questions under way at once; further answers go out without asking."""
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.01, 0.2
 _METADATA_VERSION, _CONFIGS_VERSION = 5, 1
 _TOPIC, _BROKER, _TOPIC_CONFIG = 2, 4, 1  # kinds of resource, and a source of values
@@ -61,8 +61,8 @@ _TOPIC, _BROKER, _TOPIC_CONFIG = 2, 4, 1  # kinds of resource, and a source of v
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """`request` is made for a broker's id; `agrees` says of its answer whether it shows the change,
-    and `here` whether this broker does."""
+    """What to ask.  `request` makes the request for a broker's id; `agrees` says whether the answer
+    shows the change, and `here` whether this broker shows it."""
 
     request: Callable[[int], Any]
     version: int
@@ -72,7 +72,7 @@ class Question:
 
 
 def about_topics(wanted: Mapping[str, tuple[int, ...]]) -> Question:
-    """By topic, the partitions that must have leaders; with none the topic must be gone."""
+    """Whether these partitions of each topic have leaders; without any, whether it is gone."""
 
     async def agrees(answer: Any) -> bool:
         return all(_shows(topic, wanted[topic.name]) for topic in answer.topics)
@@ -92,7 +92,7 @@ def _shows(topic: Any, partitions: tuple[int, ...]) -> bool:
 
 
 def about_configs(source: TopicConfigSource, topics: Sequence[str]) -> Question:
-    """Whether a broker shows the overrides that these topics have at that moment: another client
+    """Whether a broker shows the overrides that these topics have at that moment, as another client
     may change them meanwhile.
     """
 
@@ -122,17 +122,17 @@ def about_configs(source: TopicConfigSource, topics: Sequence[str]) -> Question:
 
 
 def _as_shown(overrides: Mapping[str, str]) -> dict[str, str]:
-    """The form of DescribeConfigs: each value as its type spells it."""
+    """The overrides as DescribeConfigs shows them: each value as its type spells it."""
     return {name: text_of(value) for name, value in typed(overrides).items()}
 
 
 def about_announcements(
     announced: Mapping[str, int], followed: Callable[[], Mapping[str, int]]
 ) -> Question:
-    """By folder, the number to which each broker must have followed it; `followed` is this one."""
+    """Whether a broker has followed each folder to its number; `followed` is for this broker."""
 
     def reached(numbers: Mapping[str, int]) -> bool:
-        # one that follows others, but not this folder, never will: it has no authorizer, say
+        # a broker that follows other folders but not this one never will: it has no authorizer, say
         return bool(numbers) and all(
             numbers.get(folder, wanted) >= wanted for folder, wanted in announced.items()
         )
@@ -163,14 +163,14 @@ def _numbers(told: str | None) -> dict[str, int]:
 
 
 class Asking:
-    """One question to all other brokers; `over` once each has agreed or was passed over."""
+    """One question to all other brokers; `over` once each has agreed or was left out."""
 
     def __init__(self, over: bool) -> None:
         self.over = over
 
 
 class Agreement:
-    """Asks the other brokers; nothing is asked before `run` and after its end."""
+    """Asks the other brokers, but only while `run` runs."""
 
     def __init__(self, config: Config, world: World, metadata: MetadataCache) -> None:
         self._config = config
@@ -189,8 +189,8 @@ class Agreement:
             self._nursery = None
 
     def begin(self, question: Question, timeout_ms: int, settled: Callable[[], None]) -> Asking:
-        """Asks every other registered broker; calls `settled` at the end, unless it is over at
-        once.
+        """Asks every other registered broker; calls `settled` at the end, unless the question is
+        over at once.
         """
         limit_s = min(question.limit_ms, timeout_ms * 3 / 4) / 1000
         others = sorted(b for b in self._metadata.brokers() if b != self._config.broker_id)

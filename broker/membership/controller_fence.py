@@ -16,12 +16,12 @@ class Overtaken(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Sender:
-    """The sender of a request: the controller, the broker's life it meant, and the connection."""
+    """Who sent a request, to which life of this broker, and on which connection."""
 
     controller_epoch: ControllerEpoch
     broker_epoch: BrokerEpoch
     connection: int
-    """Greater than the number of any connection accepted before."""
+    """The connection's number, greater than that of any connection accepted before."""
 
 
 class ControllerFence:
@@ -33,24 +33,24 @@ class ControllerFence:
 
     def __init__(self) -> None:
         self.controller_epoch = ControllerEpoch(0)
-        """At least that of every request admitted so far: it never falls."""
+        """The highest epoch of the requests admitted so far; it never falls."""
         self._connection = -1
-        """The newest connection of the controller of that epoch: rises within the epoch."""
+        """The newest connection of the controller of that epoch; it rises within the epoch."""
 
     def admit(self, sender: Sender, broker_epoch: BrokerEpoch) -> None:
-        """`broker_epoch` is this broker's own.
+        """Admits a request, or raises.  `broker_epoch` is this broker's own.
 
-        Raises ApiError: STALE_BROKER_EPOCH for a request meant for an earlier life of this broker
-        (KIP-380), STALE_CONTROLLER_EPOCH for one from an earlier controller.  A request for a
-        later broker epoch than this one is admitted: the answer to this broker's registration may
-        still be on its way.  -1 comes from controllers that know no broker epochs.
+        Raises ApiError: STALE_BROKER_EPOCH for a request to an earlier life of this broker
+        (KIP-380), STALE_CONTROLLER_EPOCH for a request of an earlier controller.  A request with a
+        later broker epoch than this broker's is admitted: the answer to this broker's registration
+        may still be on its way.  Controllers that know no broker epochs send -1.
 
-        Raises Overtaken if the same controller has sent something over a newer connection.  It gave
-        this connection up, and requests left in it are older than those that came since.  Taken
-        now, the metadata would name an earlier leader until the next change (Kafka takes it), and a
-        new topic of the same name would be deleted.  A controller that still uses the connection
-        (connections may be accepted in another order than they were opened) sends again over a new
-        one.
+        Raises Overtaken if the same controller has sent something over a newer connection.  It has
+        given this connection up, and requests left in it are older than those that came since.  If
+        they were taken now, the metadata would name an earlier leader until the next change (Kafka
+        does that), and a new topic of the same name would be deleted.  A controller that still uses
+        the connection (connections may be accepted in another order than they were opened) sends
+        the request again over a new one.
         """
         if sender.broker_epoch != UNKNOWN_BROKER_EPOCH and sender.broker_epoch < broker_epoch:
             raise ApiError(ErrorCode.STALE_BROKER_EPOCH)

@@ -1,10 +1,10 @@
 """Reports the failure of a log directory: one line, news for the controller, and perhaps the end.
 
-The partitions in it are offline from that moment (`ReplicaManager.dir_failed`).  The controller
-learns of it by a sequential znode in /log_dir_event_notification.  It sends this broker a
-LeaderAndIsr of everything, sees by the answers which partitions are lost here, and elects other
-leaders for them.  A broker without any directory is useless: it halts, without the mark of a clean
-shutdown, and its leaders move because it is gone.
+The directory's partitions are offline from that moment (`ReplicaManager.dir_failed`).  The
+controller learns of the failure from a sequential znode in /log_dir_event_notification.  It sends
+this broker a LeaderAndIsr with everything, sees from the answers which partitions are lost here,
+and elects other leaders for them.  A broker without any directory is useless: it halts, without the
+mark of a clean shutdown, and its leaders move because it is gone.
 
 Source: kafka.server.ReplicaManager.handleLogDirFailure, LogDirFailureHandler.
 """

@@ -1,11 +1,11 @@
-"""The newest connection on which each coordinator sends its transaction markers.
+"""Refuses transaction markers that come over another than a coordinator's newest connection.
 
 A coordinator that waits in vain for an answer closes the connection, and sends the markers again
-over a new one; the next transaction of that producer may begin as soon as those are there.  What
-was left in the old connection can still arrive, after a cut network for instance, and bears the
-same producer epoch and coordinator epoch: taken then, it would end the next transaction with the
-decision of the one before (Kafka takes it, up to the epochs of KIP-890).  So requests of a
-connection older than the newest one are not taken.
+over a new one; the producer's next transaction may begin as soon as those are written.  Markers
+left in the old connection can still arrive, after a cut network for instance, with the same
+producer epoch and coordinator epoch.  If they were taken then, they would end the next transaction
+with the decision of the one before (Kafka takes them, up to the epochs of KIP-890).  So requests
+of a connection older than the newest one are not taken.
 
 Other senders, such as administrators who abort a hanging transaction (KIP-664), are not compared.
 """
@@ -15,14 +15,14 @@ from __future__ import annotations
 import re
 
 PURPOSE = "txn-markers"
-"""Ends the client id of a coordinator's link."""
+"""The end of the client id of a coordinator's link."""
 _COORDINATOR = re.compile(rf"broker-\d{{1,10}}-{PURPOSE}")
 _MOST = 10_000
-"""So many coordinators are remembered, should somebody invent them."""
+"""The most coordinators to remember, in case somebody invents some."""
 
 
 class MarkerFence:
-    """One broker's."""
+    """The fence of one broker."""
 
     def __init__(self) -> None:
         self._newest: dict[str, int] = {}

@@ -18,7 +18,7 @@ _CONNECT_S = 5.0
 
 
 class Link:
-    """Raises OSError if the broker cannot be reached, and is closed then."""
+    """A link to one broker.  Raises OSError, and closes, if the broker cannot be reached."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class Link:
         return await connection.call(request, version, self.timeout_s)
 
     async def newest_version(self, api_key: int) -> int:
-        """The newest version of an API that the broker speaks; -1 if it does not know it."""
+        """The newest version of an API that the broker supports; -1 if it does not know the API."""
         if not self._connection.is_open or self._versions is None:
             answer = await self.call(ApiVersionsRequest(), 0)
             self._versions = {entry.api_key: entry.max_version for entry in answer.api_keys}

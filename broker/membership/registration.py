@@ -1,14 +1,14 @@
-"""A broker's ephemeral /brokers/ids/N, and the take-over of one that a dead predecessor left.
+"""Registers a broker as /brokers/ids/N, and takes over the znode that a dead predecessor left.
 
-A process that is killed leaves its registration until its ZooKeeper session ends, seconds later.
-Apache Kafka refuses to start meanwhile.  Here the same broker, started again, takes the stale znode
-over by one multi that deletes and creates it.  It may, because it is certainly that broker: it
-holds the lock on its log directories, their meta.properties name this cluster and this broker id
+A killed process leaves its registration until its ZooKeeper session ends, seconds later.  Apache
+Kafka refuses to start meanwhile.  Here the same broker, started again, takes over the stale znode
+with one multi that deletes and creates it.  That is safe, because it is certainly the same broker:
+it holds the lock on its log directories, their meta.properties name this cluster and this broker id
 (both checked before), and it has bound the very endpoints that the znode names, so that no other
 process can be serving there.  In any other case the start ends with one clear line.
 
-The czxid of the znode is the broker epoch (KIP-380): it tells the controller's requests for this
-life from earlier ones.
+The czxid of the znode is the broker epoch (KIP-380): it distinguishes the controller's requests to
+this life of the broker from those to earlier ones.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ class BrokerError(Exception):
 
 
 class StartError(BrokerError):
-    """The broker cannot start."""
+    """Raised when the broker cannot start."""
 
 
 class HaltError(BrokerError):
-    """The broker cannot go on: it stops as if killed, and marks nothing as clean."""
+    """Raised when the broker cannot go on: it stops as if killed, and marks nothing as clean."""
 
 
 async def make_paths(zk: ZooKeeper, more: Sequence[str] = ()) -> None:
@@ -60,7 +60,7 @@ async def make_path(zk: ZooKeeper, path: str, data: bytes = b"") -> None:
 
 
 async def cluster_id(zk: ZooKeeper, world: World) -> str:
-    """/cluster/id, made by the first broker: 16 random bytes in base64 without padding."""
+    """/cluster/id; the first broker makes it: 16 random bytes in base64 without padding."""
     found = await existing_cluster_id(zk)
     if found is None:
         raw = world.random.getrandbits(128).to_bytes(16, "big")
@@ -82,8 +82,8 @@ async def existing_cluster_id(zk: ZooKeeper) -> str | None:
 async def check_cluster(zk: ZooKeeper, connect: str, running_in: str, stored: Stored) -> None:
     """Refuses a ZooKeeper that does not know this broker's cluster, before anything is written.
 
-    It has lost its data, or is another ZooKeeper.  Founding a new cluster would shut out every
-    broker whose logs belong to the old one.
+    Such a ZooKeeper has lost its data, or is another one.  To found a new cluster there would shut
+    out every broker whose logs belong to the old one.
     """
     known = running_in or (stored[1] if stored else "")
     if not known:
@@ -126,7 +126,7 @@ async def register(
     rack: str | None,
     features: Mapping[str, int],
 ) -> BrokerEpoch:
-    """Creates /brokers/ids/N, returns the broker epoch; raises StartError if another holds it."""
+    """Creates /brokers/ids/N and returns the broker epoch; StartError if another broker has it."""
     path = znodes.broker_path(broker_id)
     data = znodes.encode_broker(endpoints, rack, world.clock.wall_ms(), features=features)
     while True:

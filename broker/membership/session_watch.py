@@ -1,11 +1,11 @@
 """Decides when a ZooKeeper session is over.
 
-Mostly the server says so: it has expired.  In one case no server says anything.  A server that has
-lost its data refuses clients that have seen later transactions than it has, by closing the
-connection, for ever.  So a session that could not be resumed within its time-out is given up when
-a second session can be opened and the first one still cannot be resumed: the next session then
-finds out what has become of the cluster.  While no server answers at all the session is kept, since
-it goes on if ZooKeeper comes back with its data.
+Usually the server says that the session has expired.  In one case no server says anything: a server
+that has lost its data refuses clients that have seen later transactions than it has, by closing
+their connections, for ever.  So a session that could not be resumed within its time-out is given up
+if a second session can be opened and the first one still cannot be resumed; the next session then
+finds out what has become of the cluster.  While no server answers at all, the session is kept: it
+goes on if ZooKeeper comes back with its data.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ LOOK_AGAIN_S = 1.0
 
 
 class SessionWatch:
-    """One session; also logs one line when ZooKeeper goes away, and one when it is back."""
+    """Watches one session; also logs a line when ZooKeeper goes away, and when it is back."""
 
     def __init__(self, zk: ZooKeeper, config: Config, world: World) -> None:
         self.expired = False
@@ -52,7 +52,7 @@ class SessionWatch:
         self._changed = trio.Event()
 
     async def over(self) -> str:
-        """Returns the reason when the session is over."""
+        """Waits until the session is over; returns the reason."""
         while not self.expired:
             if self.connected:
                 await self._changed.wait()
@@ -68,7 +68,7 @@ class SessionWatch:
         return self.connected or self.expired
 
     async def _replaceable(self) -> bool:
-        """Whether a server takes a new client, and still not this one."""
+        """Whether a server accepts a new client, but still not this one."""
         config = self._config
         timeout = config.zookeeper_session_timeout_ms
         try:

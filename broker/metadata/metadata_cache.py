@@ -2,32 +2,33 @@
 replicas.
 
 The controller is the only source: it sends UpdateMetadata to every broker, incrementally, so this
-is a copy that lags a little, on every broker alike.  Nothing is decided here; a leader learns that
-it leads from LeaderAndIsr, never from here.
+copy lags a little, as it does on every broker.  Nothing is decided here; a leader learns that it
+leads from LeaderAndIsr, never from the cache.
 
 Metadata requests are frequent and their answers large, so answers are kept as bytes, on two levels.
-Each topic's part (for one version and listener) is thrown away when UpdateMetadata names that
-topic, or when the set of live brokers changes, as that changes which leaders count as available.
-A whole answer is thrown away at any change.  A change of one partition among thousands therefore
-costs one topic's encoding and a join of bytes, and never a copy of the whole state.
+Each topic's part (for one version and listener) is dropped when UpdateMetadata names that topic, or
+when the set of live brokers changes, because that changes which leaders count as available.  A
+whole answer is dropped at any change.  So a change of one partition among thousands costs one
+topic's encoding and a join of bytes, but never a copy of the whole state.
 
-A broker that goes is named in answers for a few seconds more, as Kafka's brokers name a dead one
-until its session ends.  Here suspicion moves its leaders at once, and a client would learn in one
-answer that its partition has moved and that its broker is gone.  librdkafka then gives the
-partition to the new leader, takes it back with the old one, and finds it again a second later.
+A broker that goes is named in answers for two seconds more, as Kafka's brokers name a dead broker
+until its session ends.  Here suspicion moves its leaders at once, so a client would learn from one
+answer that its partition has moved and that its broker is gone.  librdkafka would then give the
+partition to the new leader, take it back with the old one, and find it again a second later.
 
-A leader's death is seen here by the broken connection of the fetcher, some ten milliseconds before
-the controller names another leader.  A client sees it at the same moment, and asks at once.  If the
-answer were the old leader, the client would try that one again, and ask next after a back-off
-(librdkafka: up to a second).  So such a leader is *in doubt* for half a second at most, and
-Metadata waits for the news.  A broker is doubted only once in ten seconds, as the connection to a
-broker that stays may break repeatedly; but one that was gone and is back may be doubted at once.
-The same holds between LeaderAndIsr, by which this broker may cease to lead, and UpdateMetadata.
+The cache learns of a leader's death when the fetcher's connection breaks, some ten milliseconds
+before the controller names another leader.  A client sees it at the same moment, and asks at once.
+If the answer named the old leader, the client would try that one again, and ask next after a
+back-off (librdkafka: up to a second).  So such a leader is *in doubt* for half a second at most,
+and Metadata waits for the news.  A broker is doubted only once in ten seconds, because the
+connection to a broker that stays may break repeatedly; but a broker that was gone and is back may
+be doubted at once.  Metadata waits in the same way between LeaderAndIsr, by which this broker may
+cease to lead, and UpdateMetadata.
 
 A broker that has just started knows nothing until the controller's first UpdateMetadata.  Metadata
-waits for that too, five seconds at most: librdkafka takes a topic that is not named for deleted.
-Told of no brokers, librdkafka drops all it had and can ask none, so an answer names this broker if
-the controller has named none.
+waits for that too, five seconds at most: librdkafka thinks that a topic is deleted if it is not
+named.  If an answer names no broker, librdkafka drops all that it had and can ask none, so an
+answer names this broker if the controller has named none.
 
 Source: kafka.server.metadata.ZkMetadataCache.
 """
@@ -57,7 +58,7 @@ DOUBT_MS = 500
 DOUBT_AGAIN_MS = 10_000
 FIRST_NEWS_MS = 5000
 FIRST_NEWS = ""
-"""Waits for the first UpdateMetadata are watched under this name, which no topic has."""
+"""The key, which no topic has, for requests that wait for the first UpdateMetadata."""
 
 
 class MetadataCache:
@@ -77,18 +78,18 @@ class MetadataCache:
         self._topics: dict[str, dict[int, PartitionMetadata]] = {}
         self._ids: dict[str, bytes] = {}
         self._names: dict[bytes, str] = {}
-        """The topics by their ids."""
+        """The names of topics by their ids."""
         self.features: Levels = ()
         """The features in use, as the controller last named them."""
         self.has_ids = False
-        """Whether topic ids are in use: if not, topics have none, whatever is known."""
+        """Whether topic ids are in use; if not, topics have none, even if some are known."""
         self._partitions = 0
         self._gone: dict[BrokerId, tuple[BrokerInfo, int]] = {}
-        """Brokers that are named a little longer, each with its end."""
+        """The brokers that are named a little longer, and until when."""
         self._doubts: dict[int, int] = {}
-        """By broker: the time since when it is in doubt."""
+        """By broker, since when it has been in doubt."""
         self._expected: dict[str, dict[int, tuple[int, int]]] = {}
-        """By topic and partition: a leader epoch that is to come, and since when it is awaited."""
+        """By topic and partition, the leader epoch that is expected, and since when."""
         self._encoded: dict[tuple[int, str], EncodedTopics] = {}
         self._answers: dict[tuple[object, ...], Encoded] = {}
 
@@ -99,7 +100,7 @@ class MetadataCache:
         return self._brokers
 
     def named(self) -> Iterable[BrokerInfo]:
-        """The brokers that an answer names: see the module's docstring."""
+        """The brokers that an answer names (see the module's docstring)."""
         if not self._brokers:
             return () if self.local is None else (self.local,)
         return (*self._brokers.values(), *(info for info, _ in self._gone.values()))
@@ -111,7 +112,7 @@ class MetadataCache:
         return self._topics
 
     def topic_id(self, topic: str) -> bytes:
-        """NO_ID for a topic that is not known, and for all while ids are not in use."""
+        """The topic's id; NO_ID if the topic is not known, or while ids are not in use."""
         return self._ids.get(topic, NO_ID) if self.has_ids else NO_ID
 
     def topic_of(self, topic_id: bytes) -> str | None:
@@ -122,19 +123,19 @@ class MetadataCache:
         return topic in self._topics
 
     def partitions_of(self, topic: str) -> Mapping[int, PartitionMetadata]:
-        """By partition id; empty if the topic is not known."""
+        """The topic's partitions by their ids; empty if the topic is not known."""
         return self._topics.get(topic, _NOTHING)
 
     def partition(self, tp: TopicPartition) -> PartitionMetadata | None:
         return self._topics.get(tp.topic, _NOTHING).get(tp.partition)
 
     def leader_of(self, tp: TopicPartition) -> BrokerId:
-        """NO_BROKER if there is none, or the partition is not known."""
+        """The partition's leader; NO_BROKER without one, or if the partition is not known."""
         found = self.partition(tp)
         return NO_BROKER if found is None else found.leader
 
     def endpoint_of(self, broker_id: int, listener: str) -> Endpoint | None:
-        """The address of that listener of a live broker."""
+        """The address of a live broker's listener; None without one."""
         broker = self._brokers.get(BrokerId(broker_id))
         return None if broker is None else broker.endpoint(listener)
 
@@ -150,20 +151,20 @@ class MetadataCache:
     # ---- doubt
 
     def doubt(self, broker_id: int, now_ms: int) -> None:
-        """The connection to that broker broke: news of its partitions' leaders will follow."""
+        """Notes that the connection to a broker broke: news of its leaders will follow."""
         since = self._doubts.get(broker_id)
         if since is None or now_ms - since >= DOUBT_AGAIN_MS:
             self._doubts[broker_id] = now_ms
 
     def expect(self, tp: TopicPartition, leader_epoch: int, now_ms: int) -> None:
-        """LeaderAndIsr named a leader, and UpdateMetadata will follow at once."""
+        """Notes that LeaderAndIsr has named a leader: UpdateMetadata will follow at once."""
         known = self.partition(tp)
         if known is not None and known.leader_epoch < leader_epoch:
             self._expected.setdefault(tp.topic, {})[tp.partition] = leader_epoch, now_ms
 
     def doubted(self, topics: Iterable[str] | None, now_ms: int) -> list[str]:
-        """Those of the topics (None: of all) with a leader in doubt that still counts as live, or
-        with a leader that is known to have changed.
+        """Those of these topics (None: of all topics) that have a leader in doubt which still
+        counts as live, or a leader that is known to have changed.
         """
         brokers = {
             b for b, since in self._doubts.items() if now_ms - since < DOUBT_MS and self.is_alive(b)
@@ -195,9 +196,9 @@ class MetadataCache:
     ) -> Generator[None, None, list[TopicPartition]]:
         """Applies an UpdateMetadata whose epochs were checked; returns the partitions it deleted.
 
-        It pauses after STEP partitions or one topic: the state of the whole cluster takes as long
-        as many requests, which are served meanwhile.  Brokers that the update leaves out are named
-        until `now_ms` + GONE_NAMED_MS (None: no more).
+        It pauses after STEP partitions or one topic: to apply the state of the whole cluster takes
+        as long as many requests, which are served meanwhile.  Brokers that the update leaves out
+        are named until `now_ms` + GONE_NAMED_MS (None: not any more).
         """
         self.generation += 1
         self._answers.clear()
@@ -228,7 +229,7 @@ class MetadataCache:
             self._apply_topic(topic, changes, deleted)
         if update.all_topics is not None:
             for topic in [t for t in self._topics if t not in update.all_topics]:
-                # it was deleted while this broker had no session, and so nobody waited for it
+                # it was deleted while this broker had no session, so nobody waited for it
                 self._apply_topic(topic, dict.fromkeys(self._topics[topic]), deleted)
         self.told = True
         return list(deleted)
@@ -251,7 +252,7 @@ class MetadataCache:
         changes: Mapping[int, PartitionMetadata | None],
         deleted: dict[TopicPartition, None],
     ) -> None:
-        """Applies a whole topic at once: clients take partitions not in an answer for absent."""
+        """Applies a topic in one step: clients think that partitions not in an answer are gone."""
         partitions = self._topics.setdefault(topic, {})
         before = len(partitions)
         for index, state in changes.items():
@@ -284,10 +285,10 @@ class MetadataCache:
         cluster_operations: int = NOT_ASKED,
         now_ms: int = 0,
     ) -> Encoded:
-        """The body of a Metadata answer, and its errors; `topics` None means all of them.
+        """The body of a Metadata answer, and its errors; for all topics if `topics` is None.
 
-        Unknown names are answered with the error for them; a caller that wants them created does
-        that first.
+        Unknown names get their error in the answer; a caller that wants the topics to exist creates
+        them first.
         """
         if self._gone and any(until <= now_ms for _, until in self._gone.values()):
             self._gone = {b: g for b, g in self._gone.items() if g[1] > now_ms}

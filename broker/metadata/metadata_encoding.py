@@ -6,7 +6,7 @@ cluster; v9 compact forms and tagged fields; v10 topic ids; v13 an error of the 
 
 Errors of a partition: LEADER_NOT_AVAILABLE if its leader is not alive; LISTENER_NOT_FOUND (before
 v6 LEADER_NOT_AVAILABLE) if the leader has no listener of the name on which the request came in; and
-in v0 alone REPLICA_NOT_AVAILABLE if a replica is down, which v0 then leaves out.
+only in v0, REPLICA_NOT_AVAILABLE if a replica is down, which v0 then leaves out.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 FLEXIBLE = 9
 NOT_ASKED = -(1 << 31)
-"""In place of the operations that a client may do, which are Kafka's AclOperation codes as bits."""
+"""Stands for a client's allowed operations (Kafka's AclOperation codes, as bits) if not asked."""
 
 
 class Encoded(NamedTuple):
@@ -57,7 +57,7 @@ class EncodedTopics:
         brokers: Mapping[BrokerId, BrokerInfo],
         operations: int = NOT_ASKED,
     ) -> Encoded:
-        """One topic; None for its partitions means that it is not known."""
+        """One topic's part; `partitions` is None if the topic is not known."""
         if partitions is None:
             code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             if not is_valid_name(topic):
@@ -88,7 +88,7 @@ class EncodedTopics:
 
 
 def with_operations(version: int, topic: Encoded, operations: int = NOT_ASKED) -> Encoded:
-    """A topic's part with its end; the operations that its client may do as bits."""
+    """Ends a topic's part with the operations, as bits, that the client may do on it."""
     if version < 8:
         return topic
     end = pack(">i", operations) + (b"\0" if version >= FLEXIBLE else b"")
@@ -102,7 +102,7 @@ def encode_topic(
     partitions: Sequence[Encoded],
     topic_id: bytes = NO_ID,
 ) -> Encoded:
-    """A topic without its authorized operations."""
+    """A topic's part, without its authorized operations."""
     parts = [pack(">h", code), string(version, topic)]
     if version >= 10:
         parts.append(topic_id)

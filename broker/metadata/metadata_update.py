@@ -1,4 +1,4 @@
-"""UpdateMetadata in the form for the metadata cache: one shape for all versions."""
+"""UpdateMetadata as the metadata cache takes it: one form for all versions."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from highwater.kafka.types import (
 from highwater.kafka.wire.controller_messages import given, states_of, topic_ids_of
 
 STEP = 200
-"""Partitions that are decoded, or applied, before other tasks run: less than 1 ms."""
+"""The number of partitions decoded, or applied, before other tasks run: less than 1 ms."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,13 +35,13 @@ class MetadataUpdate:
     brokers: Mapping[BrokerId, BrokerInfo]
     """All live brokers; their `epoch` is unknown here."""
     topics: Mapping[str, Mapping[int, PartitionMetadata | None]]
-    """By topic and partition; None: it is being deleted."""
+    """By topic and partition; None for a partition that is being deleted."""
     topic_ids: Mapping[str, bytes] = field(default_factory=dict)
-    """Of the topics that have one."""
+    """The ids of the topics that have one."""
     features: Levels = ()
-    """Those in use."""
+    """The features in use."""
     all_topics: frozenset[str] | None = None
-    """All topics that there are, where the update names them."""
+    """The names of all topics, if the update has them."""
 
     def partitions(self) -> Iterator[TopicPartition]:
         for topic, states in self.topics.items():
@@ -96,7 +96,7 @@ def _broker(broker: Any) -> BrokerInfo:
             if not 0 <= e.security_protocol < len(SECURITY_PROTOCOLS):
                 raise ApiError(ErrorCode.INVALID_REQUEST)
             protocol = SECURITY_PROTOCOLS[e.security_protocol]
-            # before v3 a listener has no name of its own: it is its protocol's
+            # before v3 a listener has no name of its own, but its protocol's
             endpoints.append(Endpoint(e.listener or protocol, protocol, given(e.host), e.port))
     else:
         endpoints = [Endpoint("PLAINTEXT", "PLAINTEXT", given(broker.v0_host), broker.v0_port)]

@@ -1,6 +1,6 @@
-"""Sockets to handlers and back: acceptor, processors, request channel, handler pool; twice.
+"""The way from sockets to handlers and back: acceptor, processors, request channel, handler pool.
 
-A `processor` owns its connections and handles bytes.  Between it and the handlers stand a bounded
-request channel and a queue for each connection's answers.  The control plane has a second, complete
-set (KIP-291).
+A `processor` owns its connections and handles bytes.  Between it and the handlers are a bounded
+request channel and the processor's response queue.  The control plane has a second, complete set
+(KIP-291).
 """

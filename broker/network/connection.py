@@ -2,24 +2,24 @@
 
 Reading.  The processor has one scratch buffer for all its connections.  A system call fills it, and
 a frame found there is copied into a buffer of its own, which belongs to the request (Produce
-patches offsets into it in place).  So an idle connection holds no buffer at all.  The rest of a
-frame larger than the scratch buffer is read straight into its own buffer, from the processor's
-pool, which grows with the bytes that have arrived: a client that announces 100 MiB and sends
-nothing costs little.  After a large frame the next one is expected to be as large, and is read into
-its own buffer from its first byte on.
+patches offsets into it in place).  So an idle connection holds no buffer at all.  If a frame is
+larger than the scratch buffer, its rest is read straight into a buffer of its own, from the
+processor's pool.  That buffer grows with the bytes that have arrived: a client that announces 100
+MiB and sends nothing costs little.  After a large frame the next one is expected to be as large,
+and is read into its own buffer from its first byte on.
 
 Writing.  The parts of an answer leave by as few system calls as possible: neighbouring buffers are
 gathered, and file slices go by sendfile, together with the buffers before them (MSG_MORE); slices
-of a few kilobytes are read, and gathered like buffers.  For records that are no longer in the page
-cache, sendfile would wait for the disk, and with it everybody (in Kafka, all connections of a
-network thread: KAFKA-7504).  So a worker thread first loads those, a megabyte at a time.
+of a few kilobytes are read, and gathered like buffers.  For records that have left the page cache,
+sendfile would wait for the disk, and everybody with it (in Kafka, all connections of a network
+thread: KAFKA-7504).  So a worker thread first loads such records, a megabyte at a time.
 
 Order.  Answers leave in the order of the requests, and handlers see one request of a connection at
 a time: bytes of the next ones wait here (`leftover`) or in the socket.  There is one exception: a
 Produce that was appended and waits for its replicas (in the purgatory) does not hold up the next
 request, up to PIPELINE of them.  The order of appends stays the same, and one round of follower
-fetches then serves all that a producer has in flight; Kafka mutes the connection and pays a round
-for each.
+fetches then serves everything that a producer has in flight; Kafka mutes the connection and needs a
+round for each.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class ListenerInfo(NamedTuple):
     name: str
     security_protocol: str
     lent: bool = False
-    """Whether its socket is lent to this broker (`handing_over`)."""
+    """Whether a harness lends the listener's socket to this broker (`handing_over`)."""
 
 
 class FrameError(Exception):
@@ -69,7 +69,7 @@ class PeerClosed(Exception):
 
 
 class SegmentChanged(Exception):
-    """A segment became shorter under an answer that is half sent."""
+    """Raised when a segment became shorter while an answer from it was being sent."""
 
 
 class Sent(Enum):
@@ -78,7 +78,7 @@ class Sent(Enum):
     BUDGET = "budget"
     """More could be sent now, but other connections have their turn first."""
     COLD = "cold"
-    """The next bytes are on the disk alone: `load` them."""
+    """The next bytes are only on the disk: `load` them."""
 
 
 class BrokerConnection:
@@ -128,7 +128,7 @@ class BrokerConnection:
         index: int,
         wire: Connection | None = None,
     ) -> None:
-        """`wire`: the socket's own connection, where `connection` is TLS over it."""
+        """`wire` is the socket's own connection if `connection` is TLS over it."""
         self.connection = connection
         self.wire = connection if wire is None else wire
         self.listener = listener
@@ -140,7 +140,7 @@ class BrokerConnection:
         self.authentication: Authentication | None = None
         self.software = ("unknown", "unknown")
         self.client_id: str | None = None
-        """Of its last request; None: there was none."""
+        """The client id in the last request; None before the first."""
         self.closed = False
         self.readable = False
         self.hung_up = False
@@ -149,7 +149,7 @@ class BrokerConnection:
         self.pending: deque[Request] = deque()
         """Requests whose answers have not left yet, in order."""
         self.leaving = 0
-        """How many of them, from the first on, have their answers in `out`."""
+        """How many of `pending`, from the first on, have their answers in `out`."""
         self.last_active = 0
         self.reserved = 0
         """Bytes of the channel's memory held for a request that has arrived in part."""
@@ -157,8 +157,8 @@ class BrokerConnection:
         self.leftover: memoryview | None = None
         self.out: deque[Part] = deque()
         self._frame: bytearray | None = None
-        """The buffer of an incomplete frame: it begins at `_begin`, will have `_size` bytes, and is
-        filled up to `_filled`."""
+        """The buffer of an incomplete frame, which begins at `_begin` and will have `_size` bytes;
+        the buffer is filled up to `_filled`."""
         self._begin = 0
         self._size = 0
         self._filled = 0
@@ -166,9 +166,9 @@ class BrokerConnection:
         """The size of the last frame, if it was large."""
         self._file_sent = 0
         self._loaded = 0
-        """The end, in the slice that is being sent, of what was just loaded."""
+        """Up to which byte the slice that is being sent was just loaded."""
         self.loading = False
-        """Whether a task is about to `load`, or does."""
+        """Whether a task runs `load`, or is about to."""
         self._id: str | None = None
 
     @property
@@ -193,7 +193,7 @@ class BrokerConnection:
 
     @property
     def unfinished(self) -> str | None:
-        """The incomplete work, for the log; None between a request's answer and the next one."""
+        """What is incomplete, for the log; None between an answer and the next request."""
         if self.out:
             return "its answer is not fetched"
         if self._frame is not None:
@@ -204,7 +204,7 @@ class BrokerConnection:
 
     @property
     def awaited(self) -> int:
-        """The size of the request that has arrived in part; 0 if the size is not known either."""
+        """The size of the request that has arrived in part; 0 if it is not known yet."""
         return self._size if self._frame is not None else 0
 
     @property
@@ -216,7 +216,7 @@ class BrokerConnection:
     # --- reading
 
     def take_unread(self) -> bytes:
-        """The bytes that have arrived and belong to no request yet; they leave the connection."""
+        """Removes and returns the bytes that have arrived and belong to no whole request."""
         came = b""
         if self._frame is not None:
             begun = memoryview(self._frame)[self._begin : self._filled]
@@ -298,7 +298,7 @@ class BrokerConnection:
         return int(size)
 
     def _frame_of(self, data: memoryview) -> Frame | None:
-        """The first frame of at least four bytes; None where its end is still to come."""
+        """The first frame in `data`, which has its size; None if its end is still to come."""
         size = self._size_of(data)
         have = len(data) - 4
         if have >= size:
@@ -309,7 +309,7 @@ class BrokerConnection:
         return None
 
     def _begin_frame(self, size: int, start: memoryview) -> bytearray:
-        """A buffer for an incomplete frame, no larger than what seems to be coming."""
+        """Makes a buffer for an incomplete frame, no larger than what seems to be coming."""
         have = len(start)
         buffer = self.processor.buffers.take(min(size, max(_FIRST_BYTES, 2 * have)))
         with memoryview(buffer) as whole:
@@ -410,8 +410,8 @@ class BrokerConnection:
         return n
 
     def _read_small(self, index: int) -> bool:
-        """Puts a small slice's bytes in its place, if they are in memory: to read them and send
-        all with the header costs less than sendfile, which the header would have to wait for."""
+        """Puts a small slice's bytes in its place, if they are in memory: to read them, and send
+        them with the header, costs less than sendfile after the header."""
         part = self.out[index]
         assert isinstance(part, FileSlice)
         small = part.size <= self.connection.small_bytes
@@ -435,7 +435,7 @@ class BrokerConnection:
         return part.file.cached(part.position + self._file_sent, left)
 
     async def load(self) -> None:
-        """Loads the next bytes into memory; they are sent then, even if they are gone again."""
+        """Loads the next bytes into memory; they are then sent, even if they are gone again."""
         part, sent = self.out[0], self._file_sent
         assert isinstance(part, FileSlice)
         n = min(part.size - sent, _LOAD_BYTES)
@@ -465,5 +465,5 @@ class BrokerConnection:
 
 
 def api_versions_error(error: int, versions: tuple[int, int]) -> bytes:
-    """The v0 body that answers an ApiVersions of unknown version, with its own range (KIP-511)."""
+    """The v0 answer to an ApiVersions of unknown version, with that API's range (KIP-511)."""
     return Struct(">hihhh").pack(error, 1, API_VERSIONS, *versions)

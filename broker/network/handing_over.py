@@ -1,12 +1,12 @@
-"""Listeners that a harness lends to this broker, and the connections that go back with them.
+"""Gives back to a harness the listeners that it lent to this broker, and their connections.
 
-While it has no fault to put between the members of its cluster, a harness lets each broker listen
-at the ports that it advertises (`world.api.Loan`).  When the harness recalls them, it comes to
-stand between this broker and every client that came through them, and no client notices.  Each
-connection gets another socket, in one step of the loop.  The harness gets the old one, and is told
-what it would know if it had been there from the beginning: whose connection it is, which requests
-are not answered, and how much of an answer is still to come.  What had arrived of the next requests
-goes back, so that the harness reads them from their first byte on.
+While a harness has no fault to put between the members of its cluster, it lets each broker listen
+at the ports that the broker advertises (`world.api.Loan`).  When the harness recalls them, it comes
+between this broker and every client that came through them, and no client notices.  In one step of
+the loop each connection gets another socket.  The harness gets the old one, and learns what it
+would know if it had been there from the beginning: whose connection it is, which requests are not
+answered, and how much of an answer is still to come.  Bytes of further requests that had arrived go
+back, so that the harness reads those requests from their first byte on.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _READABLE = "PLAINTEXT", "SASL_PLAINTEXT"
 
 
 async def borrowed(network: Network, own: Mapping[str, ListenerInfo]) -> Loan | None:
-    """What the harness lends, if it can all be used: by names of this broker's own listeners."""
+    """The harness's loan, if every listener in it has the name of a usable one of `own`."""
     borrow = getattr(network, "borrow", None)
     loan: Loan | None = await borrow() if borrow is not None else None
     if loan is None:
@@ -45,7 +45,7 @@ async def borrowed(network: Network, own: Mapping[str, ListenerInfo]) -> Loan | 
 
 
 async def give_back(loan: Loan, connections: Callable[[], Sequence[BrokerConnection]]) -> None:
-    """Waits until the loan is recalled, and then hands everything over."""
+    """Waits until the loan is recalled, then hands everything over."""
     try:
         await loan.recalled()
         for _, listener in loan.listeners:
@@ -60,7 +60,7 @@ async def give_back(loan: Loan, connections: Callable[[], Sequence[BrokerConnect
 
 
 async def _hand_over(loan: Loan, connection: BrokerConnection) -> None:
-    """One that cannot be handed over is closed: no fault could touch it."""
+    """Hands a connection over; closes it if it cannot, since no fault could reach it."""
     try:
         about = _about(connection)
         descriptors, unread = connection.processor.exchange(connection, loan)
@@ -85,7 +85,7 @@ def _about(connection: BrokerConnection) -> dict[str, Any]:
 
 
 def _silent(request: Request) -> bool:
-    """Whether it gets no answer, as a Produce request with acks=0."""
+    """Whether the request gets no answer, like a Produce with acks=0."""
     if request.answered:
         return request.parts is None
     if request.api_key != _PRODUCE or request.body is None:

@@ -1,11 +1,11 @@
 """The handler pool: takes requests from the channel, calls their API, turns replies into answers.
 
-num.io.threads handlers are tasks of one thread.  A handler that does not wait runs alone anyway.
-The number limits how many requests may wait for something outside (ZooKeeper, a worker thread) at
-once, before the plane's other requests must wait for them.  A handler yields after a millisecond,
-so that the other plane and the sockets get their turn.
+num.io.threads handlers are tasks of one thread, so a handler that does not wait runs alone anyway.
+The number limits how many requests may wait at once for something outside (ZooKeeper, a worker
+thread), before the plane's other requests must wait for them.  A handler yields after a
+millisecond, so that the other plane and the sockets get their turn.
 
-Everything that happens once for every request happens here: versions, errors, times.
+Everything that is done once for every request is done here: versions, errors, times.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ log = logging.getLogger(__name__)
 
 _SLICE_NS = 1_000_000
 _FEW_WRITES = 2
-"""As many waiting writes are hurried along one by one; more gather for a pass of the loop."""
+"""Up to so many waiting writes are completed at once; more gather for a pass of the loop."""
 _PRODUCE, _FETCH = 0, 1
 _CONSUMER, _FOLLOWER = -1, -2
 _FETCH_NAMES = {_CONSUMER: "FetchConsumer", _FOLLOWER: "FetchFollower"}
@@ -54,8 +54,8 @@ ErrorResponse = Callable[[Context, Any, ErrorCode], Reply]
 
 
 class HandlerEntry(NamedTuple):
-    """One API as the pool calls it; `error_response` turns an error into an answer, and `refused`
-    the items of a request that its client may not have."""
+    """One API as the pool calls it.  `error_response` turns an error into an answer; `refused`
+    makes the answer for the items of a request that its client may not have."""
 
     api: Api
     handle: Handler
@@ -96,7 +96,7 @@ class HandlerPool:
     ) -> None:
         self.plane = plane
         self.busy_ns = 0
-        """Time in which a handler ran; one thread, so never more than what passed."""
+        """The time in which a handler ran; with one thread, never more than has passed."""
         self._channel = channel
         self._handlers = handlers
         self._services = services
@@ -106,7 +106,7 @@ class HandlerPool:
         self._nursery: trio.Nursery | None = None
         self._size = 0
         self._waiting: deque[Awaitable[None]] = deque()
-        """Begun by `work`, for the handler that was woken to wait for it."""
+        """What `work` has begun, for the handlers that were woken to wait for it."""
         channel.work = self.work
         self.start: Callable[[Request], Awaitable[None] | None] = self.handle
         """`handle`, or a wrapper of it that observes (see `tracing`)."""
@@ -131,9 +131,9 @@ class HandlerPool:
     def work(self) -> None:
         """Does an idle handler's work on a processor's task, for a millisecond.
 
-        What the requests completed is looked at then: otherwise a write would wait for a pass of
-        the loop on its way to the followers, and for another when they have it.  Where many writes
-        wait, or the millisecond is over, that pass is worth its time: a fetch takes more of them.
+        Operations that the requests completed are then looked at here: otherwise a write would wait
+        for a pass of the loop on its way to the followers, and for another when they have it.  If
+        many writes wait, or the millisecond is over, that pass pays: a fetch then takes more.
         """
         channel, perf_ns = self._channel, self._perf_ns
         completions = self._services.completions
@@ -251,7 +251,7 @@ class HandlerPool:
         return None
 
     def _steady(self, request: Request) -> Feed | None:
-        """The feed that has taken a follower's fetch, if that needs no more than its offsets."""
+        """The feed that has taken a follower's fetch, if only the fetch's offsets are new."""
         body = request.body
         assert body is not None
         if (
@@ -282,7 +282,7 @@ class HandlerPool:
             self.feed_failed(request, exc)
 
     def fed(self, request: Request, parts: Sequence[Part], errors: tuple[str, ...]) -> None:
-        """`feed.Desk.fed`."""
+        """Does what `feed.Desk.fed` says."""
         if self._services.quotas.active:
             self._services.quotas.exempt(request.handled - request.taken)
         request.set_body(parts)
@@ -292,15 +292,15 @@ class HandlerPool:
         self._done(request)
 
     def feed_failed(self, request: Request, error: Exception) -> None:
-        """`feed.Desk.feed_failed`: the follower opens another connection, and another session."""
+        """Closes the connection (`feed.Desk`): the follower opens another, with a new session."""
         log.error("closing connection: no answer could be made to %s", request, exc_info=error)
         self._close(request)
 
     def _admit(
         self, entry: HandlerEntry, ctx: Context, request: Request, message: Any
     ) -> tuple[Any, Response | None]:
-        """The part of a request that its client may have, or the answer if there is none; raises
-        ApiError."""
+        """The part of a request that its client may have, and an answer if it may have none of it;
+        raises ApiError."""
         access = entry.api.access
         allowed, refused = access.split(ctx, message)
         if not refused:
@@ -374,7 +374,7 @@ class HandlerPool:
         self._done(request)
 
     def _throttled(self, request: Request, response: Response) -> Response:
-        """The answer to a client that took more than its quota says how long it is muted."""
+        """Adds to an answer how long the client is muted, if it has used more than its quota."""
         quotas, key = self._services.quotas, request.api_key
         ns = request.handled - request.taken
         follower = key == _FETCH and request.metrics is self._labels.get(_FOLLOWER)
@@ -462,7 +462,7 @@ class HandlerPool:
         return Response(message=cls(error_code=int(code)), error_names=(code.name,))
 
     def _unsupported(self, request: Request, entry: HandlerEntry | None) -> None:
-        """ApiVersions is answered with its own range; other APIs cannot be answered."""
+        """Answers ApiVersions with its range; for other APIs there is no answer, only a close."""
         if entry is not None and request.api_key == API_VERSIONS:
             request.handled = self._perf_ns()
             request.set_body([api_versions_error(35, entry.api.versions)])

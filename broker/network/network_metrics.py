@@ -156,7 +156,7 @@ def _totals(server: SocketServer, attribute: str) -> Mapping[Labels, float]:
 
 
 def _rates(server: SocketServer, attribute: str) -> Callable[[], Mapping[Labels, float]]:
-    """For growing counts: the rate a second since the last scrape (of at least a second)."""
+    """The growth of counts a second, since the last scrape (at least a second ago)."""
     at, before = server.perf_ns(), _totals(server, attribute)
     rates: Mapping[Labels, float] = {}
 
@@ -183,7 +183,7 @@ def _handlers_idle(server: SocketServer, plane: PlaneServer) -> Callable[[], flo
 
 
 def _share(server: SocketServer, spent_ns: Callable[[], float]) -> Callable[[], float]:
-    """The share of the time since the last scrape (at least a second) that was spent this way."""
+    """The share of the time since the last scrape (at least a second ago) that was spent."""
     before = [server.perf_ns(), spent_ns(), 0.0]
 
     def read() -> float:

@@ -2,13 +2,13 @@
 
 A task for each connection would be the plain trio way, but costs a task switch and a system call
 (re-arming epoll) for each request, and kilobytes for each idle connection.  A poller has the shape
-of Kafka's Selector instead: add a connection once, then ask which ones had news.
+of Kafka's Selector instead: add a connection once, then ask which ones have news.
 
-News is *edge-triggered*: a connection is reported when something arrives or drains, and not again
-until then.  So the processor itself remembers `readable`, and may leave bytes in the socket (the
-channel is full, a request is in flight) without repeated reports of them.  After it has drained a
-socket it calls `want_read`, and after a send would block `want_write`; a poller to which the kernel
-itself reports again ignores both.
+News is *edge-triggered*: a connection is reported when something arrives or drains, and then not
+again until the next time.  So the processor itself remembers `readable`, and may leave bytes in the
+socket (the channel is full, a request is in flight) without repeated reports.  It calls `want_read`
+after it has drained a socket, and `want_write` when a send would block; a poller whose kernel
+reports again by itself ignores both.
 
 `RealNetwork.poller()` uses epoll; the simulated network has a poller of its own.  `TaskPoller`
 works with any Network, by waiting in short-lived tasks: it serves systems without epoll.
@@ -34,7 +34,7 @@ WRITE: Final = 4
 
 class Poller(Protocol):
     def add(self, connection: Connection, token: Any) -> None:
-        """From now on `wait` reports the token of this connection."""
+        """Makes `wait` report the token of this connection from now on."""
 
     def remove(self, connection: Connection, token: Any) -> None:
         """Called before the connection is closed."""
@@ -44,14 +44,14 @@ class Poller(Protocol):
     def want_write(self, connection: Connection, token: Any) -> None: ...
 
     async def wait(self) -> list[tuple[Any, int]]:
-        """Tokens and event bits, empty after `wake`.  A checkpoint."""
+        """Returns tokens and event bits; nothing after `wake`.  A checkpoint."""
 
     def wake(self) -> None:
         """Makes `wait` return now."""
 
 
 class TaskPoller:
-    """A poller made of `wait_readable` and `wait_writable`."""
+    """A poller that uses tasks in `wait_readable` and `wait_writable`."""
 
     def __init__(self, nursery: trio.Nursery) -> None:
         self._nursery = nursery
@@ -110,7 +110,7 @@ class TaskPoller:
 
 @asynccontextmanager
 async def open_poller(network: Network) -> AsyncIterator[Poller]:
-    """The network's own poller, or one of tasks."""
+    """Opens the network's own poller, or a TaskPoller if it has none."""
     own = getattr(network, "poller", None)
     poller = own() if own is not None else None
     if poller is not None:

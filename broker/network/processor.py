@@ -1,17 +1,17 @@
 """A processor: the sockets of its connections, and its own response queue.
 
-num.network.threads processors are tasks of one thread here, not threads: more of them do not read
-faster.  The number is how many sets of connections take turns, each with its own response queue.
-After a round of its set, and after each millisecond of a long round, a processor makes a
+The num.network.threads processors are tasks of one thread here, not threads: more of them do not
+read faster.  They are so many sets of connections that take turns, each with its own response
+queue.  After a round of its set, and after each millisecond of a long round, a processor makes a
 checkpoint.
 
-There are two tasks.  The *reader* waits at the poller, reads the connections that had news, and
-puts whole requests into the request channel.  The *writer* empties the response queue where it has
-become long: usually it is empty, and an answer leaves as soon as it was put there, without a task
-switch.  If a socket takes no more, the rest waits until the poller reports room: a slow client
-delays no other.  Nor does one that reads what is no longer in memory: a separate task waits for the
-disk.  Answers leave in the order of the requests: one that is ready before its predecessors waits
-for them (`connection` says when requests overlap at all).
+A processor has two tasks.  The *reader* waits at the poller, reads the connections that have news,
+and puts whole requests into the request channel.  The *writer* empties the response queue when it
+has become long: usually the queue is empty, and an answer leaves as soon as it is put there,
+without a task switch.  If a socket takes no more, the rest waits until the poller reports room: a
+slow client delays no other.  Nor does a client that reads records no longer in memory: a separate
+task waits for the disk.  Answers leave in the order of the requests: an answer that is ready before
+its predecessors waits for them (`connection` says when requests overlap at all).
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ _SLICE_NS = 1_000_000
 
 
 class Gate:
-    """While it is shut it collects answers: those of one connection leave by one system call."""
+    """Collects answers while it is shut, so that those of a connection leave by one system call."""
 
     __slots__ = ("behind", "shut")
 
     def __init__(self) -> None:
         self.shut = False
         self.behind: dict[Processor, None] = {}
-        """Processors that have been given answers meanwhile."""
+        """The processors that have got answers while the gate was shut."""
 
     def open(self) -> None:
         self.shut = False
@@ -83,10 +83,10 @@ class Processor:
         """Time spent reading and, in the writer, sending."""
         self.created: dict[str, int] = {}
         self.ended: dict[str, int] = {}
-        """By listener, the number of connections so far."""
+        """By listener, the number of connections that were opened, and that have ended."""
         self.reading = True
         self.gate = Gate()
-        """The server's, which all processors share."""
+        """The server's gate, which all processors share."""
         self._channel = channel
         self._perf_ns = perf_ns
         self._on_sent = on_sent
@@ -99,7 +99,7 @@ class Processor:
         self._view = memoryview(self._scratch)
         self.buffers = BufferPool()
         self._ready: dict[BrokerConnection, None] = {}
-        """Connections with answers that may leave now, in order."""
+        """The connections with answers that may leave now, in order."""
         self._again: deque[BrokerConnection] = deque()
         self._unsent: deque[BrokerConnection] = deque()
         self._writer = Waker()
@@ -115,7 +115,7 @@ class Processor:
         self._poller.add(connection.wire, connection)
 
     def close(self, connection: BrokerConnection) -> None:
-        """Idempotent.  An answer still to come is thrown away."""
+        """Closes a connection, if it is open.  An answer still to come is thrown away."""
         if connection.closed:
             return
         connection.closed = True
@@ -130,8 +130,8 @@ class Processor:
         self._on_closed(connection)
 
     def exchange(self, connection: BrokerConnection, loan: Loan) -> tuple[tuple[int, int], bytes]:
-        """Puts another socket under a connection; what came and belongs to no request yet goes with
-        the old one."""
+        """Puts another socket under a connection.  Bytes that belong to no request yet go with the
+        old one."""
         assert self._poller is not None
         self._poller.remove(connection.wire, connection)
         try:
@@ -214,7 +214,7 @@ class Processor:
         self.read(connection)
 
     def resume(self, connection: BrokerConnection) -> None:
-        """The channel has room again (or a throttled client's time is over)."""
+        """Reads again, as the channel has room (or a throttled client's time is over)."""
         self._round = self._perf_ns()
         self._read_again(connection)
 
@@ -262,13 +262,13 @@ class Processor:
         self._channel.put(request)
 
     def _reserve(self, connection: BrokerConnection, size: int) -> None:
-        """A request counts from when its size is known until its bytes are no longer needed."""
+        """Counts a request's bytes from when its size is known until they are not needed."""
         if size != connection.reserved:
             before, connection.reserved = connection.reserved, size
             self._channel.reserve(size - before)
 
     def overlap(self, connection: BrokerConnection) -> None:
-        """The connection's last request waits for its replicas: the next one may come."""
+        """Lets the next request come, as the connection's last one waits only for its replicas."""
         if connection.closed or connection.stalled or connection.in_flight is not None:
             return
         self._read_next(connection)
@@ -372,7 +372,7 @@ class Processor:
             self._finish(connection)
         elif sent is Sent.BLOCKED:
             assert self._poller is not None
-            connection.last_active = self._round  # it took bytes, or has only begun to wait
+            connection.last_active = self._round  # it took bytes, or has only just begun to wait
             self._poller.want_write(connection.wire, connection)
         elif sent is Sent.COLD:
             assert self._nursery is not None

@@ -1,7 +1,7 @@
 """One request on its way, with the seven times that Kafka measures.
 
-A time is the difference of two stamps, and neighbours share a stamp, so that queue, local, remote,
-response queue and send add up to the total exactly:
+Each time is the difference of two stamps.  Neighbouring times share a stamp, so that queue, local,
+remote, response queue and send add up exactly to the total:
 
     received | taken by a handler | handled | answer ready | taken by the processor | sent
              queue            local      remote      response queue           send
@@ -73,9 +73,9 @@ class Request:
         self.taken_back = 0
         self.answered = False
         self.overlaps = False
-        """It only waits for its replicas: the connection's next request may be handled."""
+        """Whether it waits only for its replicas: the connection's next may be handled."""
         self.returned = False
-        """Its processor has taken the answer out of the response queue."""
+        """Whether its processor has taken the answer out of the response queue."""
         self.parts: list[Part] | None = None
         self.extra: Extra | None = None
         self.then_close = False
@@ -83,7 +83,7 @@ class Request:
         self.error_names: tuple[str, ...] = ()
         self.metrics: tuple[ApiMetrics, ...] = ()
         self.merge: Callable[[Response], Response] | None = None
-        """Adds the answers for what the client may not have."""
+        """Adds the answers for the items that the client may not have."""
         self.logged: dict[str, Any] | None = None
         """Its line in the request log, if that is on."""
 
@@ -93,7 +93,7 @@ class Request:
 
     @property
     def waits(self) -> bool:
-        """Whether it is in the purgatory."""
+        """Whether the request is in the purgatory."""
         return bool(self.handled) and not self.answered
 
     def set_response(self, response: Response) -> None:

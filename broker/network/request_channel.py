@@ -1,17 +1,18 @@
 """The request channel: the one bounded queue between a plane's processors and its handlers.
 
-It never drops and never grows.  When it is full (queued.max.requests, or queued.max.request.bytes),
-processors leave the bytes in the sockets: TCP tells the clients.  A connection with bytes to read
-stands in `stalled`, in order, and is read again when there is room.
+It never drops a request and never grows.  When it is full (queued.max.requests, or
+queued.max.request.bytes), processors leave the bytes in the sockets, and TCP slows the clients
+down.  A connection with bytes to read waits in `stalled`, in order, and is read again when there is
+room.
 
 A request's bytes count from the moment that its size is known until the API no longer needs their
-buffer: a Produce's until it is appended, any other's until it is decoded.  As in Kafka's memory
+buffer: for a Produce until it is appended, for any other until it is decoded.  As in Kafka's memory
 pool, a request is let in while anything is left, so one request may exceed the bound.  A request
-that was let in is read to its end while the pool is empty, because its bytes come back only then.
-Further bytes of a client wait in its socket, apart from the rest of one read (64 KiB).
+that was let in is read to its end even when the pool is empty, because its bytes come back only
+then.  Further bytes of a client wait in its socket, except for the rest of one read (64 KiB).
 
-Unlike Kafka's processor, which blocks with one request in its hand and sends no answers meanwhile,
-this one goes on sending: a full channel never delays an answer that is ready.
+Kafka's processor blocks with one request in its hand, and sends no answers meanwhile.  This one
+goes on sending: a full channel never delays an answer that is ready.
 
 Handlers sleep only when the queue is empty, and one runs at a time: as all share one thread, a
 second is of use only while the first waits for something outside (ZooKeeper, a worker thread).
@@ -44,7 +45,7 @@ class RequestChannel:
         self._queue: deque[Request] = deque()
         self._stalled: deque[BrokerConnection] = deque()
         self._halfway: deque[BrokerConnection] = deque()
-        """Stalled, too, but these have their memory, and need only a place in the queue."""
+        """Stalled connections that have their memory, and need only a place in the queue."""
         self._idle: list[Waker] = []
         self._running = 0
         self._held = False
@@ -65,7 +66,7 @@ class RequestChannel:
         return len(self._queue) >= self.capacity or self.bytes_in_flight >= self.capacity_bytes
 
     def closed_to(self, connection: BrokerConnection) -> bool:
-        """For a full channel: one in the middle of a request may go on."""
+        """Whether a full channel refuses this connection: one within a request may go on."""
         return not connection.reserved or len(self._queue) >= self.capacity
 
     def reserve(self, size: int) -> None:
@@ -75,18 +76,18 @@ class RequestChannel:
             self._resume()
 
     def put(self, request: Request) -> None:
-        """The caller has checked that it is not `full`."""
+        """Queues a request; the caller has checked that the channel is not `full`."""
         self._queue.append(request)
         self.bytes_in_flight += request.size
         if not self._held and not self._running and self._idle:
             self.wake_one()
 
     def hold(self) -> None:
-        """A processor's round begins, and ends with `go`: no handler need be woken in between."""
+        """Begins a processor's round, which `go` ends: no handler need be woken in between."""
         self._held = True
 
     def go(self) -> None:
-        """The round is over: an idle handler's work is done now, if there is any."""
+        """Ends the round: if a handler is idle, its work is done now."""
         if self._queue and not self._running and self._idle:
             self.work()
         self._held = False
@@ -94,7 +95,7 @@ class RequestChannel:
             self.wake_one()
 
     def stall(self, connection: BrokerConnection) -> None:
-        """Has the connection read again when there is room; once, however often this is called."""
+        """Makes the connection be read again, once, when there is room."""
         if not connection.stalled:
             connection.stalled = True
             (self._halfway if connection.reserved else self._stalled).append(connection)
@@ -115,7 +116,7 @@ class RequestChannel:
         return request
 
     def release(self, request: Request) -> None:
-        """The request's buffer is no longer needed."""
+        """Gives the request's buffer back, which is no longer needed."""
         if request.body is not None:
             request.body = None
             self.bytes_in_flight -= request.size
@@ -123,7 +124,7 @@ class RequestChannel:
                 self._resume()
 
     def wake_one(self) -> None:
-        """Wakes one of the idle handlers; there is one."""
+        """Wakes one of the idle handlers, of which there must be one."""
         self._running += 1
         self._idle.pop().wake()
 
@@ -144,11 +145,11 @@ class RequestChannel:
             raise
 
     def started(self) -> None:
-        """A handler begins to run."""
+        """Called when a handler begins to run."""
         self._running += 1
 
     def blocked(self) -> None:
-        """A handler waits for something outside, or ends: another one may take over."""
+        """Called when a handler waits for something outside, or ends: another may take over."""
         self._running -= 1
         if self._queue and not self._held and not self._running and self._idle:
             self.wake_one()

@@ -1,12 +1,12 @@
 """The request log: one line of JSON for each request, as Kafka's `kafka.request.logger` writes it.
 
-Off unless that logger is at DEBUG: by KAFKA_LOG4J_LOGGERS=kafka.request.logger=DEBUG, or while the
-broker runs by IncrementalAlterConfigs of its BROKER_LOGGER resource (`kafka-configs --entity-type
-broker-loggers`).  The request's part is made when a handler takes it, because a Produce gives up
-its buffer before it is answered; of record batches only the size is logged.
+It is off unless that logger is at DEBUG: through KAFKA_LOG4J_LOGGERS=kafka.request.logger=DEBUG, or
+at run time through IncrementalAlterConfigs of the broker's BROKER_LOGGER resource (`kafka-configs
+--entity-type broker-loggers`).  The request's part is made when a handler takes it, because a
+Produce gives up its buffer before it is answered.  Of record batches only the size is logged.
 
 Configuration values may be secrets.  A value is shown only if its property is known and is no
-password: an unknown one is hidden, as in Kafka.
+password; values of unknown properties are hidden, as in Kafka.
 
 Source: kafka.network.RequestConvertToJson, kafka.server.KafkaConfig.loggableValue.
 """
@@ -40,7 +40,7 @@ _LISTENER_PREFIX = re.compile(r"listener\.name\.[^.]+\.")
 
 
 class RequestLog:
-    """Makes the lines, while requests are logged."""
+    """Makes the lines while requests are logged."""
 
     def __init__(self) -> None:
         self.enabled = log.isEnabledFor(logging.DEBUG)
@@ -50,7 +50,7 @@ class RequestLog:
         self.enabled = log.isEnabledFor(logging.DEBUG)
 
     def taken(self, request: Request) -> None:
-        """Makes the request's part: a handler has it, and its body is still there."""
+        """Makes the request's part of the line, while the request still has its body."""
         line: dict[str, Any] = {
             "isForwarded": False,
             "requestHeader": {
@@ -114,12 +114,12 @@ class RequestLog:
 
 
 def _ms(ns: int) -> float:
-    """Milliseconds, to the microsecond."""
+    """In milliseconds, to the microsecond."""
     return ns // 1000 / 1000
 
 
 def _enum_name(name: str) -> str:
-    """JoinGroup becomes JOIN_GROUP."""
+    """Turns JoinGroup into JOIN_GROUP."""
     return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).upper()
 
 

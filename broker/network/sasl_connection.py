@@ -1,4 +1,4 @@
-"""A connection of a SASL listener: each request is asked for before anything else sees it.
+"""A connection of a SASL listener: it checks that each request is allowed before others see it.
 
 Connections of other listeners have no such step at all.
 """
@@ -23,7 +23,7 @@ STRANGER_MS = 30_000
 
 
 class SaslConnection(BrokerConnection):
-    """Until its client is known, it takes small requests alone."""
+    """Takes only small requests until its client is known."""
 
     __slots__ = ("_machine", "_max_frame")
 
@@ -55,7 +55,7 @@ class SaslConnection(BrokerConnection):
         return text.replace("socket.request.max.bytes", "sasl.server.max.receive.size")
 
     def next_frame(self, scratch: bytearray, view: memoryview) -> Frame | None:
-        """As any connection's; raises FrameError for what is not allowed now."""
+        """As in any connection, but raises FrameError for a request that is not allowed now."""
         machine = self._machine
         if machine.complete:
             # the answer that made it complete has left, so that this is the next request

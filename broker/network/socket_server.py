@@ -9,7 +9,7 @@ set with one processor, a channel of 20 and one handler, on control.plane.listen
 controller's requests never wait behind those of clients.  If that name is empty there is no second
 set, and control requests share the data plane, as in Kafka.
 
-All of it runs in one thread, so each step of a full data plane still delays the control plane.
+Both planes run in one thread, so each step of a full data plane still delays the control plane.
 Therefore no task of either keeps the loop for more than about a millisecond.
 """
 
@@ -56,7 +56,7 @@ _NONE: Mapping[str, Any] = {}
 
 
 class BindError(OSError):
-    """A listener cannot be opened; the message is the line for the user."""
+    """Raised for a listener that cannot be opened; the message is the line for the user."""
 
 
 class PlaneServer:
@@ -90,7 +90,7 @@ class PlaneServer:
         self._starting = 0
 
     def next_processor(self) -> Processor:
-        """The next one, round robin."""
+        """The processor for the next connection, round robin."""
         processor = self.processors[self._next % len(self.processors)]
         self._next += 1
         return processor
@@ -124,8 +124,8 @@ class PlaneServer:
         self.pool.resize(size)
 
     def resize_processors(self, size: int) -> None:
-        """Sets the number: new processors take part as soon as they run; one that goes closes its
-        connections, as in Kafka, and their clients connect again.
+        """Sets the number of processors.  New ones take part as soon as they run; one that goes
+        closes its connections, as in Kafka, and their clients connect again.
         """
         if self._nursery is None:
             fresh = range(size - len(self.processors))
@@ -162,7 +162,7 @@ class SocketServer:
         tls: Mapping[str, ServerTls] = _NONE,
         sasl: Mapping[str, SaslSettings] = _NONE,
     ) -> None:
-        """`tls` and `sasl`: of the listeners that use them."""
+        """`tls` and `sasl` hold the settings of the listeners that use them."""
         self.config = config
         self._tls = tls
         self._sasl = sasl
@@ -190,7 +190,7 @@ class SocketServer:
         )
         self.limit_listeners({})
         self.blocked_ns = {endpoint.listener: 0 for endpoint in listeners.bound}
-        """By acceptor, how long it had to wait, for room or for the creation rate."""
+        """By listener, how long its acceptor had to wait for room or for the creation rate."""
         self._protected = protected
         self._listeners: dict[str, tuple[Listener, ListenerInfo, PlaneServer]] = {}
         self._loan: Loan | None = None
@@ -227,7 +227,7 @@ class SocketServer:
         self._accepting.set()
 
     async def run(self) -> None:
-        """Serves until it is cancelled, which closes everything at once: see `drain`."""
+        """Serves until it is cancelled, which closes everything at once (see `drain`)."""
         try:
             async with trio.open_nursery() as nursery:
                 for plane in self.planes.values():
@@ -258,7 +258,8 @@ class SocketServer:
         self.gate.open()
 
     async def drain(self, timeout_s: float = 1.0) -> None:
-        """Stops accepting and reading, and waits until what was read is answered; then cancel."""
+        """Stops accepting and reading, and waits until all that was read is answered; then the
+        caller cancels `run`."""
         self._close_listeners()
         for plane in self.planes.values():
             plane.stop_reading()
@@ -347,11 +348,11 @@ class SocketServer:
     async def _secure(
         self, wire: Connection, tls: ServerTls, info: ListenerInfo, plane: PlaneServer
     ) -> None:
-        """A handshake; it counts among the connections, and no processor has it yet."""
+        """Makes the handshake of a connection, which counts already but has no processor yet."""
         admitted = False
         try:
             connection = await tls.accept(wire)
-            # who uses SASL is known by that alone, as in Kafka
+            # a client of a SASL listener is known by SASL alone, as in Kafka
             principal = ANONYMOUS if info.name in self._sasl else tls.principal(connection)
             accepted = self._admit(connection, info, plane, wire)
             admitted = True
@@ -387,8 +388,8 @@ class SocketServer:
         ]
 
     async def _close_idle(self) -> None:
-        """Closes connections on which nothing arrived for connections.max.idle.ms; one that waits
-        for its answer is closed only if it does not read the part that is there.
+        """Closes connections on which nothing arrived for connections.max.idle.ms.  A connection
+        that waits for its answer is closed only if it does not read the part that is there.
         """
         idle_ms = self.config.connections_max_idle_ms
         if idle_ms < 0:
@@ -414,7 +415,7 @@ class SocketServer:
             self._loan.close()
 
     def new_processor(self, channel: RequestChannel) -> Processor:
-        """Numbers are unique in a broker, and never used again."""
+        """Makes a processor; its number is unique in a broker, and never used again."""
         self._processors += 1
         processor = Processor(
             self._processors - 1,
@@ -442,7 +443,7 @@ class SocketServer:
         self._closed_one.set()
 
     def limit_listeners(self, changes: Mapping[str, str]) -> None:
-        """The listeners' own limits of connections, by the broker's file and `changes` to it."""
+        """Sets the listeners' own limits of connections, from the broker's file and `changes`."""
         self.limits.limit_listeners(listener_limits(self.config, changes))
         self._closed_one.set()
 
@@ -461,7 +462,7 @@ class SocketServer:
         return self._listeners[connection.listener.name][2]
 
     def trace_changed(self) -> None:
-        """Has pools report each request while a trace listens."""
+        """Makes the pools report each request while a trace listens."""
         for plane in self.planes.values():
             if self.tracers:
                 plane.pool.start = tracing(self.tracers, plane.pool.handle)
@@ -482,7 +483,7 @@ class SocketServer:
 
 
 def bind_problem(endpoint: Endpoint, exc: OSError) -> str:
-    """One line: the listener, the problem, the remedy."""
+    """One line with the listener, the problem and the remedy."""
     where = f"listener {endpoint.listener} cannot bind {endpoint.host or '*'}:{endpoint.port}"
     if exc.errno == errno.EADDRINUSE:
         return f"{where}: the port is in use; stop what uses it, or change listeners"

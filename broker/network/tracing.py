@@ -1,13 +1,13 @@
 """Reports the steps of one request as they happen, and the opening and closing of connections.
 
-The metrics port streams it: GET /trace follows the next Produce with acks=all (or ?api=NAME: the
-next request of that API), GET /trace?connections follows connections.  Each event is one line of
-JSON, with the microseconds since the first.  Without a listener this costs nothing: the handler
-pool's way to start a request is replaced only for the time of a trace.
+The metrics port streams the report: GET /trace follows the next Produce with acks=all (with
+?api=NAME, the next request of that API), GET /trace?connections follows connections.  Each event is
+one line of JSON, with the microseconds since the first.  Without a listener this costs nothing: the
+handler pool's way to start a request is replaced only during a trace.
 
-For a Produce that waits, the trace looks at the log's end and the HW of its partitions, before and
-after each request that the broker handles meanwhile.  So it sees a follower's fetch that moves the
-HW at the moment when that lets the Produce go.
+For a Produce that waits, the trace looks at the log's end and the HW of its partitions before and
+after each request that the broker handles meanwhile.  So it sees which follower's fetch moves the
+HW, and so lets the Produce go.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Traced(Protocol):
     def plane_of(self, connection: BrokerConnection) -> TracedPlane: ...
 
     def trace_changed(self) -> None:
-        """Is called when tracers come or go."""
+        """Called when tracers come or go."""
 
 
 class Tracer:
@@ -242,7 +242,7 @@ def _who(connection: BrokerConnection) -> dict[str, object]:
 def tracing(
     listening: Iterable[Tracer], start: Callable[[Request], Any]
 ) -> Callable[[Request], Any]:
-    """Wraps a pool's way to start requests, so that the tracers that listen see them."""
+    """Wraps a pool's way to start requests, so that tracers see the requests."""
 
     def traced(request: Request) -> Any:
         tracers = [tracer for tracer in listening if not tracer.connections]
@@ -265,7 +265,7 @@ def tracing(
 
 @asynccontextmanager
 async def trace(server: Traced, query: str) -> AsyncIterator[AsyncIterator[str]]:
-    """Lines for a query such as "connections" or "api=Fetch"."""
+    """The lines for a query such as "connections" or "api=Fetch"."""
     if len(server.tracers) >= _LISTENERS:
         yield _busy()
         return

@@ -1,1 +1,1 @@
-"""Rates and their limits: quotas of clients and users, limits of connections, throttling."""
+"""Rates and their limits: quotas on clients and users, limits on connections, throttling."""

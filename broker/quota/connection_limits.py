@@ -1,16 +1,16 @@
 """Limits the number of connections, and the rate of new ones.
 
-max.connections.per.ip (with overrides by address): a connection too many is closed at once.
-max.connections: the acceptor waits until another connection closes, so clients wait in the listen
-queue.  max.connection.creation.rate: acceptors wait until the average over the last second is below
-it.  Both are given for the broker, and for a listener as `listener.name.NAME.…` (KIP-402, KIP-612):
-a connection must keep both.  Where a broker has several listeners, the one between brokers and the
-control plane are *protected*: the broker's own two limits never make them wait, and they close the
-client that was idle for longest instead; a limit of their own holds.  connection_creation_rate, a
-quota on an address (KIP-612): connections that come too fast are accepted, kept open for a while,
-and closed.
+With max.connections.per.ip (and its overrides by address), a connection too many is closed at once.
+With max.connections, the acceptor waits until another connection closes, so clients wait in the
+listen queue.  With max.connection.creation.rate, acceptors wait until the average over the last
+second is below it.  The latter two can be set for the broker, and for a listener as
+`listener.name.NAME.…` (KIP-402, KIP-612); a connection must keep to both limits.  If a broker has
+several listeners, the inter-broker listener and the control plane are *protected*: the broker's own
+two limits never make them wait, and they close the client that was idle for longest instead; their
+own limits do hold.  With connection_creation_rate, a quota on an address (KIP-612), connections
+that come too fast are accepted, kept open for a while, and closed.
 
-Pure: the caller brings the time.
+Pure: the caller passes in the time.
 
 Source: kafka.network.ConnectionQuotas.
 """
@@ -28,15 +28,15 @@ from highwater.kafka.config.connection_overrides import parse_overrides
 _MANY_ADDRESSES = 1000
 _HELD_MS = 1000
 _NEVER_MS = 1000
-"""How long to wait before a rate of 0 is looked at again: it may be raised."""
+"""How long to wait before looking at a rate of 0 again, which may be raised."""
 
 
 class TooManyConnections(Exception):
-    """This address has as many connections as it may have."""
+    """Raised when an address has as many connections as it may have."""
 
 
 class ListenerLimits(NamedTuple):
-    """The limits of `listener.name.NAME.…`: connections, and new ones in a second."""
+    """The limits of `listener.name.NAME.…`: connections, and new ones a second."""
 
     max_connections: int = INT_MAX
     creation_rate: int = INT_MAX
@@ -46,7 +46,7 @@ _UNLIMITED = ListenerLimits()
 
 
 class _Credit:
-    """New connections that may come now: a second's worth at most."""
+    """How many new connections may come now: at most as many as come in a second."""
 
     def __init__(self, rate: int) -> None:
         self.rate = rate
@@ -54,7 +54,7 @@ class _Credit:
         self._at_ms = 0
 
     def delay_ms(self, now_ms: int) -> int:
-        """The time until there is one; 0 takes none yet."""
+        """The time until a connection may come; 0 if one may come now (see `take`)."""
         if self.rate >= INT_MAX:
             return 0
         if self.rate <= 0:
@@ -77,7 +77,7 @@ class ConnectionLimits:
         windows: tuple[int, int] = (11, 1000),
         protected: Collection[str | None] = (),
     ) -> None:
-        """`protected`: listeners that the broker's own limits never make wait."""
+        """`protected` are the listeners that the broker's own limits never make wait."""
         self.total = 0
         self._protected = protected
         self._by_ip: dict[str, int] = {}
@@ -93,14 +93,14 @@ class ConnectionLimits:
     def configure(
         self, max_connections: int, per_ip: int, overrides: str, creation_rate: int
     ) -> None:
-        """Applies to new connections; open ones stay."""
+        """Sets the broker's limits for new connections; open ones stay."""
         self.max_connections = max_connections
         self.per_ip = per_ip
         self.overrides = parse_overrides(overrides)
         self._credit.rate = creation_rate
 
     def limit_listeners(self, limits: Mapping[str, ListenerLimits]) -> None:
-        """Listeners' own limits, by name; those of others end."""
+        """Sets listeners' own limits, by name; other listeners have none from now on."""
         self._listeners = limits
         for name, given in limits.items():
             self._credits.setdefault(name, _Credit(given.creation_rate)).rate = given.creation_rate
@@ -108,7 +108,7 @@ class ConnectionLimits:
             del self._credits[name]
 
     def limit_ip(self, ip: str, rate: float | None) -> None:
-        """connection_creation_rate of an address, or the default for all others."""
+        """Sets connection_creation_rate for an address, or the default for all others."""
         self._created.clear()
         if rate is None:
             self._ip_rates.pop(ip, None)
@@ -116,7 +116,7 @@ class ConnectionLimits:
             self._ip_rates[ip] = rate
 
     def ip_delay_ms(self, ip: str, now_ms: int) -> int:
-        """0 counts a new connection; otherwise it is one too many, to be closed after this time."""
+        """Counts a new connection, and returns 0; or the time after which to close one too many."""
         if not self._ip_rates:
             return 0
         bound = self._ip_rates.get(ip, self._ip_rates.get(DEFAULT))
@@ -147,7 +147,7 @@ class ConnectionLimits:
         return self.total >= self.max_connections
 
     def add(self, ip: str, listener: str = "") -> None:
-        """Counts a new connection; raises TooManyConnections and does not count it."""
+        """Counts a new connection; or raises TooManyConnections, and does not count it."""
         have = self._by_ip.get(ip, 0)
         allowed = self.overrides.get(ip, self.per_ip)
         if have >= allowed:
@@ -168,7 +168,7 @@ class ConnectionLimits:
             del self._by_ip[ip]
 
     def delay_ms(self, now_ms: int, listener: str = "") -> int:
-        """The time to wait before the next accept; 0 counts one connection as created."""
+        """The time to wait before the next accept; 0 also counts a connection as created."""
         credits = [self._credits[listener]] if listener in self._credits else []
         if listener not in self._protected:
             credits.append(self._credit)

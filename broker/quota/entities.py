@@ -7,11 +7,11 @@ request the first of these that has the quota decides (KIP-55):
     any user + client, any user + any client, any user,
     client, any client
 
-A quota set for a user alone is shared by all of the user's clients; one set by default counts each
-name separately.
+All clients of a user share a quota that is set for the user alone; a default quota counts each name
+separately.
 
 Entities are stored under names that are safe in paths and in names of metrics, in Java's URL
-encoding (`Sanitizer`); `<default>` is never the name of one.
+encoding (`Sanitizer`); `<default>` is never the name of an entity.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ DEFAULT = "<default>"
 
 
 class Quota(NamedTuple):
-    """A bound, and its owner: "" where all users, or all clients of a user, share it."""
+    """A bound and its owner; "" if all users, or all clients of a user, share it."""
 
     bound: float
     user: str
@@ -33,7 +33,7 @@ class Quota(NamedTuple):
 
 
 class Entity(NamedTuple):
-    """None for what the entity does not name; DEFAULT for the default one."""
+    """Has None for what the entity does not name, and DEFAULT for the default one."""
 
     user: str | None
     client: str | None

@@ -1,5 +1,5 @@
-"""The limits of connections that a listener has of its own: `listener.name.NAME.max.connections`,
-and `.max.connection.creation.rate`.
+"""A listener's own limits on connections: `listener.name.NAME.max.connections` and
+`.max.connection.creation.rate`.
 
 Source: kafka.network.SocketServer.ListenerReconfigurableConfigs.
 """
@@ -22,12 +22,12 @@ LIMIT = re.compile(r"listener\.name\.[^.]+\.max\.connection(?:s|\.creation\.rate
 
 
 def limits_of(properties: Mapping[str, str]) -> dict[str, str]:
-    """Those of the properties that limit a listener."""
+    """The properties that limit a listener's connections."""
     return {name: value for name, value in properties.items() if LIMIT.fullmatch(name)}
 
 
 def listener_limits(config: Config, changes: Mapping[str, str]) -> dict[str, ListenerLimits]:
-    """By listener, of those that have limits; `changes`, which are checked, go before the file."""
+    """The limits of listeners that have some; `changes`, which are checked, win over the file."""
     given = {**limits_of(config.originals), **changes}
 
     def value(listener: str, name: str) -> int:

@@ -1,9 +1,9 @@
 """A broker's quotas: records clients' use, and says how long clients are muted.
 
-Without any quota set, nothing is measured (`active` is False): that is the hot path's only cost.
+Without any quota, nothing is measured (`active` is False): that check is the hot path's only cost.
 request_percentage is a share of one thread's time: in Kafka a broker has (num.io.threads +
-num.network.threads) * 100 percent in all, here everything runs in one thread and it has 100.
-Deviation: a Fetch throttled for request_percentage alone is answered with its records, not empty.
+num.network.threads) * 100 percent in all; here everything runs in one thread, so it has 100.
+Deviation: a Fetch throttled only for request_percentage is answered with its records, not empty.
 
 Source: kafka.server.ClientQuotaManager, ClientRequestQuotaManager, ControllerMutationQuotaManager.
 """
@@ -30,7 +30,7 @@ _MANY = 1000
 
 
 class Sensor:
-    """The use by one owner of a quota."""
+    """The use of a quota by one owner."""
 
     __slots__ = ("bucket", "rate", "throttled", "throttled_ms")
 
@@ -38,7 +38,7 @@ class Sensor:
         self.rate = SampledRate(samples, window_ms)
         self.bucket = TokenBucket(samples, window_ms)
         self.throttled = SampledRate(samples, window_ms)
-        """The number of throttlings; with the next field, the average throttle time."""
+        """How often the owner was throttled; with the next field, the average throttle time."""
         self.throttled_ms = SampledRate(samples, window_ms)
 
 
@@ -69,7 +69,7 @@ class RateQuota:
         self._purge_at = max(_MANY, 2 * len(self._sensors))
 
     def record(self, user: str, client: str, amount: float, now_ms: int) -> int:
-        """Records, and returns the milliseconds for which the client is muted."""
+        """Records an amount; returns the milliseconds for which the client is muted."""
         quota = self.table.find(user, client)
         if quota is None:
             return 0
@@ -83,7 +83,7 @@ class RateQuota:
             self.sensor(quota, now_ms).rate.record(-amount, now_ms)
 
     def most(self, user: str, client: str) -> float | None:
-        """An amount above this is throttled, whatever came before."""
+        """The amount above which a client is throttled whatever came before; None: no limit."""
         quota = self.table.find(user, client)
         if quota is None:
             return None
@@ -115,8 +115,8 @@ class RateQuota:
 class MutationQuota:
     """controller_mutation_rate for one request.
 
-    A strict one (for clients that know the error) refuses requests while there is a debt, and
-    throttles no other client; a permissive one accepts everything and throttles.
+    If strict (for clients that know the error), it refuses requests while there is a debt, and
+    throttles nobody otherwise; if permissive, it accepts everything and throttles.
     """
 
     def __init__(
@@ -171,10 +171,10 @@ class Quotas:
         self.produce, self.fetch = kinds[PRODUCE], kinds[FETCH]
         self.request, self.mutation = kinds[REQUEST], kinds[MUTATION]
         self.exempt_ns = 0
-        """Time spent on requests of brokers, which have no quota."""
+        """The time spent on brokers' requests, which have no quota."""
 
     def configured(self, entity: Entity, config: Mapping[str, str]) -> None:
-        """Applies an entity's present configuration.  Raises ValueError for what is no number."""
+        """Applies an entity's configuration.  Raises ValueError for a quota that is no number."""
         bounds = {name: bound_of(name, config) for name in KEYS}
         for name, bound in bounds.items():
             self._kinds[name].table.set(entity, bound)

@@ -1,7 +1,7 @@
 """The measures for quotas: a rate over sliding windows, and a bucket of tokens.  Pure.
 
 The rate is Kafka's: quota.window.num samples of one window each.  It counts as if all windows but
-the last were full, so that the first request after a pause is not taken for a burst.
+the last were full, so that the first request after a pause does not look like a burst.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections import deque
 
 
 class SampledRate:
-    """Amount a second over the last `samples` windows."""
+    """The amount a second over the last `samples` windows."""
 
     __slots__ = ("_last", "_samples", "_starts", "_sums", "_window_ms")
 
@@ -43,7 +43,7 @@ class SampledRate:
         return max(passed + max(missing, 0) * self._window_ms, 1)
 
     def throttle_ms(self, bound: float, now_ms: int) -> int:
-        """How long nothing may come until the rate is down at the bound; 0 if it is."""
+        """How long nothing may come, so that the rate falls to the bound; 0 if it is not above."""
         rate = self.rate(now_ms)
         if rate <= bound:
             return 0
@@ -62,7 +62,7 @@ class SampledRate:
 
 
 class TokenBucket:
-    """Tokens come at a rate and gather up to a burst; taking some may make them negative once."""
+    """Tokens come at a rate and gather up to a burst; one `take` may make their number negative."""
 
     __slots__ = ("_at_ms", "_tokens", "_windows_s")
 
@@ -83,7 +83,7 @@ class TokenBucket:
         self._tokens = self.tokens(rate, now_ms) - amount
 
     def throttle_ms(self, rate: float, now_ms: int) -> int:
-        """How long until there is no debt any more."""
+        """How long until the debt is paid; 0 without a debt."""
         missing = -self.tokens(rate, now_ms)
         if missing <= 0:
             return 0

@@ -1,8 +1,8 @@
 """Puts into an answer how long its client is muted.
 
-Produce, Fetch and Metadata pack their answers by hand, so the number is put into the packed bytes;
-in any other answer it is a field, if the version has it.  (ApiVersions, which has it behind the
-list of all APIs, does not report it.)
+Produce, Fetch and Metadata pack their answers by hand, so the time is put into the packed bytes; in
+any other answer it is a field, if the version has it.  (ApiVersions, where the field comes after
+the list of all APIs, does not report it.)
 """
 
 from __future__ import annotations

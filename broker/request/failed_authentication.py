@@ -1,6 +1,6 @@
-"""The answer to a step of an authentication; if the step failed, it comes late, to slow guessing.
+"""Answers a step of an authentication; if the step failed, it answers late, to slow guessing.
 
-It waits in the purgatory, where it occupies no handler.
+The late answer waits in the purgatory, where it occupies no handler.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 
 class FailedAuthentication(DelayedOperation):
-    """Nothing completes it: it expires, and the connection is closed after it."""
+    """A late answer: nothing completes it, it expires, and then the connection is closed."""
 
     __slots__ = ("_response",)
     kind: ClassVar[str] = "FailedAuthentication"
@@ -39,11 +39,11 @@ class FailedAuthentication(DelayedOperation):
 def answered(
     connection_id: str, machine: Authentication, answer: Answer, message: Any
 ) -> Response | FailedAuthentication:
-    """The answer at once, or for a failure the operation that gives it later."""
+    """The answer, or for a failure the operation that gives the answer later."""
     if answer.code is ErrorCode.NONE:
         return Response(message)
     response = Response(message, error_names=(answer.code.name,), then_close=bool(answer.log))
-    if not answer.log:  # out of turn, of a client that is known
+    if not answer.log:  # out of turn, from a client that is known
         return response
     log.info("connection %s: %s", connection_id, answer.log)
     return FailedAuthentication(response, machine.settings.failure_delay_ms)

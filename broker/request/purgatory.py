@@ -2,19 +2,19 @@
 
 A delayed operation (Kafka's DelayedOperation) is an acks=all Produce waiting for the HW, a Fetch
 waiting for bytes, an election waiting for leaders.  It is *watched* under keys (a partition, a
-group).  Code that changes something calls `check(kind, keys)`, and the operations watched there
-look again.  An operation ends exactly once, when `try_complete` returns an answer or by
-`on_expire`; only the purgatory calls them, the first time when it is submitted.  All references to
-it (watch lists, the timing wheel) are removed at its end, so that nothing completed is ever kept.
-Kafka leaves completed operations in the watch lists and purges them now and then, because its lists
-are under locks.  Here there is one thread, removal costs O(1) a key, and the two
-`purgatory.purge.interval.requests` settings have nothing left to do.
+group).  Code that changes something calls `check(kind, keys)`, and the operations watched under
+these keys try again.  An operation ends exactly once, when `try_complete` returns an answer or when
+`on_expire` does; only the purgatory calls these two, the first of them when the operation is
+submitted.  At the operation's end all references to it (watch lists, the timing wheel) are removed,
+so that nothing completed is ever kept.  Kafka leaves completed operations in the watch lists and
+purges them now and then, because its lists are under locks.  Here there is one thread, removal
+costs O(1) a key, and the two `purgatory.purge.interval.requests` settings have nothing left to do.
 
-Nothing below the purgatory knows of it.  Code that appends, moves a HW or is demoted returns watch
-keys, and they end in the CompletionSink, which looks into the purgatory once per round of requests
-and once per pass of the loop: a hundred appends wake a waiting fetch once.
+Nothing below the purgatory knows of it.  Code that appends, moves a HW or is demoted reports watch
+keys, which go to the CompletionSink.  That looks into the purgatory once per round of requests and
+once per pass of the loop: a hundred appends wake a waiting fetch once.
 
-All but the two `run` methods is pure and gets its time from the caller.
+Everything but the two `run` methods is pure, and gets the time from its caller.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ Failed = Callable[[Exception], None]
 
 
 def _deadline(due_ms: int | None) -> float:
-    """Slightly late, so that `monotonic_ms` has reached `due_ms` in spite of rounding."""
+    """A deadline slightly late, so that `monotonic_ms` has reached `due_ms` despite rounding."""
     return float("inf") if due_ms is None else (due_ms + 0.01) / 1000
 
 
@@ -63,16 +63,16 @@ class _Alarm(TimerTask):
 class DelayedOperation(TimerTask):
     """One waiting answer.  `keys` and `timeout_ms` are read when it is submitted.
 
-    It is the timer task of its own time-out, as Kafka's is: with a million waiting, each object
-    less is a miss less in the processor's caches.
+    It is the timer task of its own time-out, as in Kafka: with a million waiting, each object less
+    is one miss less in the processor's caches.
     """
 
     __slots__ = ("_failed", "_respond", "_watched_by", "completed", "keys", "timeout_ms")
 
     kind: ClassVar[str]
-    """The purgatory it waits in, by Kafka's name: "Produce", "Fetch", "DeleteRecords" ..."""
+    """The name of its purgatory, as in Kafka: "Produce", "Fetch", "DeleteRecords" ..."""
     overlaps: ClassVar[bool] = False
-    """Its work is done and it only waits for others: the connection's next request may come."""
+    """Whether it waits only for others, so that the connection's next request may come."""
 
     keys: Sequence[Hashable]
     timeout_ms: int
@@ -82,11 +82,11 @@ class DelayedOperation(TimerTask):
     _watched_by: Purgatories | None
 
     def heard(self, key: Hashable) -> None:
-        """Takes news under this one of its keys; `try_complete` follows."""
+        """Called before `try_complete`, with the key under which there is news."""
 
     @abstractmethod
     def try_complete(self) -> Response | None:
-        """The answer, if what it waits for has happened.  Never called again after that."""
+        """The answer, if what it waits for has happened; it is not called again after that."""
 
     @abstractmethod
     def on_expire(self) -> Response:
@@ -110,13 +110,13 @@ class _Kind:
 
 
 class Purgatories:
-    """All purgatories of a broker: watch lists for each kind, one timing wheel for all."""
+    """All purgatories of a broker: watch lists for each kind, and one timing wheel for all."""
 
     def __init__(self, now_ms: Callable[[], int] = monotonic_ms) -> None:
         self._now_ms = now_ms
         self._kinds: dict[str, _Kind] = {}
         self.fetches = self._kind("Fetch")
-        """Followers' fetches wait in their feeds, and are counted here."""
+        """Counts followers' fetches, too, although these wait in their feeds."""
         self._wheel: TimingWheel | None = None
         self._sleeping = trio.CancelScope()
         self._sleeps_until: int | None = None
@@ -124,7 +124,7 @@ class Purgatories:
     def submit(self, op: DelayedOperation, respond: Respond, failed: Failed | None = None) -> None:
         """Answers at once if possible; otherwise watches the operation's keys and its time-out.
 
-        `failed` gets the exception of `try_complete` or `on_expire`; the operation is over then.
+        `failed` gets an exception of `try_complete` or `on_expire`; the operation is then over.
         """
         op._respond = respond
         op._failed = failed
@@ -150,13 +150,13 @@ class Purgatories:
                 watchers[op] = None
 
     def call_at(self, due_ms: int, callback: Callable[[], None]) -> TimerTask:
-        """A time-out on the shared wheel, for other users (throttled connections)."""
+        """Calls back at a time, by the shared wheel, for other users (throttled connections)."""
         alarm = _Alarm(callback)
         self.add_timer(alarm, due_ms)
         return alarm
 
     def add_timer(self, task: TimerTask, due_ms: int) -> None:
-        """A time-out on the shared wheel, for who is a task of it."""
+        """Puts a task of the caller's own on the shared wheel."""
         wheel = self._wheel
         if wheel is None:
             wheel = self._wheel = TimingWheel(self._now_ms())
@@ -173,7 +173,7 @@ class Purgatories:
             return 0
         completed = 0
         watched = found.watched
-        # once each: a fetch waits under thousands of keys
+        # try each once: a fetch waits under thousands of keys
         to_try: dict[DelayedOperation, None] = {}
         for key in keys:
             watchers = watched.get(key)
@@ -188,12 +188,12 @@ class Purgatories:
         return completed
 
     def pending(self, kind: str) -> int:
-        """How many operations of that kind wait."""
+        """The number of operations of this kind that wait."""
         found = self._kinds.get(kind)
         return 0 if found is None else found.pending
 
     def sizes(self) -> dict[str, tuple[int, int]]:
-        """By kind: watched keys (an operation counts once for each), and delayed operations."""
+        """By kind, the numbers of watched keys (counted for each operation) and of operations."""
         return {
             name: (sum(map(len, kind.watched.values())), kind.pending)
             for name, kind in self._kinds.items()
@@ -222,7 +222,7 @@ class Purgatories:
         return kind
 
     def _try(self, op: DelayedOperation) -> bool:
-        """Tries it; returns whether it is over now (with an answer, or by an exception)."""
+        """Tries an operation; returns whether it is now over, by an answer or an exception."""
         try:
             answer = op.try_complete()
         except Exception as exc:
@@ -254,7 +254,7 @@ class Purgatories:
             op._failed(exc)
 
     def _forget(self, op: DelayedOperation) -> None:
-        """Ends it: takes it out of every watch list, and off the wheel."""
+        """Ends an operation: takes it out of every watch list, and off the wheel."""
         assert not op.completed, "a delayed operation completes once"
         op.completed = True
         if op._watched_by is None:
@@ -274,15 +274,15 @@ class Purgatories:
 
 class Looker(Protocol):
     def look(self) -> None:
-        """There is news for it; raises nothing."""
+        """Called when there is news; raises nothing."""
 
 
 class CompletionSink:
-    """Collects watch keys, and lets the purgatories look at them at the end of each round of
-    requests (`drain`), and otherwise once per pass of the loop.
+    """Collects watch keys, and gives them to the purgatories at the end of each round of requests
+    (`drain`), or otherwise once per pass of the loop.
 
-    The answers that result leave between `hold` and `go`: a HW that moves answers several requests
-    of one connection.
+    The answers that result leave between `hold` and `go`, because a HW that moves answers several
+    requests of one connection.
     """
 
     def __init__(self, purgatories: Purgatories) -> None:
@@ -295,7 +295,7 @@ class CompletionSink:
         self._collecting = False
 
     def add(self, kind: str, keys: Iterable[Hashable]) -> None:
-        """Notes news for the operations of that kind watched under these keys."""
+        """Notes news for the operations of a kind that are watched under these keys."""
         collected = self._keys.get(kind)
         if collected is None:
             collected = self._keys[kind] = {}
@@ -304,17 +304,17 @@ class CompletionSink:
         collected.update(dict.fromkeys(keys))
 
     def look(self, looker: Looker) -> None:
-        """Has it look with the others; it takes care that it is named once."""
+        """Makes a looker look with the others; the looker itself sees that it is added once."""
         self._lookers.append(looker)
         if not self._collecting:
             self._waker.wake()
 
     def collect(self) -> None:
-        """A round of requests begins, and ends with `settle`: the task need not be woken."""
+        """Begins a round of requests, which `settle` ends: the task need not be woken in it."""
         self._collecting = True
 
     def settle(self, at_once: bool) -> None:
-        """Looks at what the round completed, at once or in the next pass."""
+        """Ends the round, and looks at what it completed, at once or in the next pass."""
         self._collecting = False
         if at_once:
             self.drain()

@@ -1,9 +1,9 @@
 """A broker's measurements of every request, and the registry of all its other metrics.
 
-Each API has its own times, counts by version and counts of errors by name, as Kafka's
-RequestMetrics.  Fetch has them three times: apart for consumers and followers, and together (added
-up at the scrape).  Throttle times include only requests whose client was throttled.  The stamps of
-requests are kept, and counted by the dozen: calls would cost more than the counting.
+Each API has its own times, counts by version and counts of errors by name, like Kafka's
+RequestMetrics.  Fetch has them three times: for consumers, for followers, and for both (added up at
+the scrape).  Throttle times include only requests whose client was throttled.  The stamps of
+requests are kept, and counted many at a time: single calls would cost more than the counting.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _CONVERTING = ("Produce", "Fetch")
 _FETCHES = ("FetchConsumer", "FetchFollower")
 _NONE = ("NONE",)
 _AT_ONCE = 64
-"""Requests that are counted together."""
+"""The number of requests that are counted together."""
 
 
 class MeasuredRequest(Protocol):
@@ -123,7 +123,7 @@ class ApiMetrics:
             self.errors[name] = self.errors.get(name, 0) + 1
 
     def fold(self) -> None:
-        """Counts what was recorded; for who reads."""
+        """Counts what was recorded; called before the counts are read."""
         if not self._sent:
             return
         versions, sizes, received, taken, handled, ready, taken_back, sent = zip(
@@ -141,7 +141,7 @@ class ApiMetrics:
         self.total.record_all(map(sub, sent, received))
 
     def add(self, other: ApiMetrics) -> None:
-        """Adds what another one has recorded."""
+        """Adds what another API's metrics have recorded."""
         other.fold()
         for version, n in other.by_version.items():
             self.by_version[version] = self.by_version.get(version, 0) + n

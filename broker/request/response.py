@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 class FileSlice:
     """A run of whole record batches in a segment, sent by sendfile.
 
-    The segment is pinned (`File` stays open) until the slice was sent; if it became shorter
+    The segment is pinned (`File` stays open) until the slice is sent; if the segment became shorter
     meanwhile, the connection is closed, so that no short frame is ever sent.
     """
 
@@ -40,7 +40,7 @@ class Response:
     """An answer: a message to encode at the request's version, or the parts of a body already
     encoded.
 
-    `then_close` closes the connection after it was sent.
+    `then_close` closes the connection after the answer is sent.
     """
 
     message: Any = None
@@ -53,7 +53,7 @@ class Response:
 
 @dataclass(frozen=True, slots=True)
 class NoResponse:
-    """acks=0, or a request whose client no longer waits.  `close` drops the connection, which tells
-    the client of an error."""
+    """No answer: acks=0, or the client no longer waits.  `close` drops the connection, which shows
+    the client that there was an error."""
 
     close: bool = False

@@ -1,8 +1,9 @@
 """A hierarchical timing wheel: a million time-outs, constant cost each, no timer per request.
 
-Time-outs of requests are nearly always cancelled, so insertion and removal must be cheap and expiry
-may cost a little more.  A wheel of 20 buckets of 1 ms takes what ends within 20 ms; later time-outs
-go to the wheel above it, whose buckets are 20 ms wide, and so on: five wheels reach 53 minutes.
+Time-outs of requests are nearly always cancelled, so insertion and removal must be cheap, and
+expiry may cost a little more.  A wheel of 20 buckets of 1 ms takes time-outs within 20 ms; later
+ones go to the wheel above it, whose buckets are 20 ms wide, and so on: five wheels reach 53
+minutes.
 When a bucket of a higher wheel is due, its entries are inserted again, which moves them down until
 they end to the millisecond.  An entry thus moves at most once per level.
 
@@ -20,7 +21,7 @@ from heapq import heappop, heappush
 
 
 class TimerTask(ABC):
-    """The action of a time-out; it is its own entry in the wheel, so that one object is touched.
+    """The action of a time-out, and its entry in the wheel, so that only one object is touched.
 
     `due_ms` is absolute, and is set when the task is added.
     """
@@ -40,7 +41,7 @@ class TimerTask(ABC):
         return self._bucket is not None
 
     def cancel(self) -> None:
-        """Idempotent; `run` will not be called."""
+        """Takes the task off the wheel, if it is there; `run` will not be called."""
         bucket = self._bucket
         if bucket is not None:
             del bucket[self]
@@ -59,7 +60,7 @@ class _Wheel:
 
 
 class TimingWheel:
-    """`add` time-outs, ask `next_due_ms`, and `advance` when that time has come."""
+    """The caller adds time-outs, asks `next_due_ms`, and calls `advance` at that time."""
 
     def __init__(self, now_ms: int, tick_ms: int = 1, size: int = 20) -> None:
         self._size = size
@@ -69,7 +70,7 @@ class TimingWheel:
         self._heap: list[tuple[int, int, int]] = []
 
     def add(self, task: TimerTask, due_ms: int) -> None:
-        """A time-out at `due_ms`; one that is due already is run at the next `advance`."""
+        """Adds a time-out at `due_ms`; if that has passed, the next `advance` runs it."""
         task.due_ms = due_ms
         self._insert(task, max(due_ms, self._now + self._tick))
 

@@ -1,4 +1,4 @@
-"""Configuration in use: the property in force for a topic, a broker, a client; and its changes.
+"""The configuration in use for topics, brokers and clients, and its changes.
 
-Every broker follows /config/changes and reads again what is named there (`config_changes`).
+Every broker follows /config/changes, and reads again what is named there (`config_changes`).
 """

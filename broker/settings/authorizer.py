@@ -1,9 +1,9 @@
 """The access rules in ZooKeeper: read at the start, followed by watch, changed by CreateAcls.
 
-Literal patterns are in /kafka-acl/TYPE/NAME, prefixed ones in /kafka-acl-extended/prefixed.  A
-change is also announced by a sequential znode, which every broker sees.  The writes depend on the
-version that was read, so that two brokers, one of them perhaps Apache Kafka's, undo nothing of each
-other.
+Rules with literal patterns are in /kafka-acl/TYPE/NAME, those with prefixed ones in
+/kafka-acl-extended/prefixed.  A change is also announced by a sequential znode, which every broker
+sees.  Each write depends on the version that was read, so that two brokers, one of them perhaps
+Apache Kafka's, do not undo each other's changes.
 
 Source: kafka.security.authorizer.AclAuthorizer, kafka.zk.ZkAclStore.
 """
@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 
 
 def authorizer_of(config: Config) -> Acls | None:
-    """None without authorizer.class.name: then nothing is asked."""
+    """The access rules; None without authorizer.class.name: then everything is allowed."""
     if not config.authorizer_class_name:
         return None
     names = config.originals.get(SUPER_USERS, "").split(";")
@@ -39,7 +39,7 @@ def authorizer_of(config: Config) -> Acls | None:
 
 
 class AclChanges:
-    """Keeps `acls` like ZooKeeper's, for one session."""
+    """Keeps `acls` equal to the rules in ZooKeeper, for one session."""
 
     def __init__(self, zk: ZooKeeper, acls: Acls) -> None:
         self._zk = zk
@@ -49,7 +49,7 @@ class AclChanges:
         ]
 
     async def load(self) -> None:
-        """Call it once a session, before serving."""
+        """Reads all rules.  Call it once a session, before serving."""
         for feed in self.feeds:
             await feed.skip_old()
         found = set()
@@ -73,7 +73,7 @@ class AclChanges:
 
 
 async def _read(zk: ZooKeeper, resource: Resource) -> tuple[list[Entry], int | None]:
-    """The entries, and the znode's version (None: it has none)."""
+    """The entries, and the znode's version; None if there is no znode."""
     path = acl_znodes.acl_path(resource)
     try:
         data, stat = await zk.get(path)
@@ -83,7 +83,7 @@ async def _read(zk: ZooKeeper, resource: Resource) -> tuple[list[Entry], int | N
 
 
 async def add(zk: ZooKeeper, acls: Acls, resource: Resource, entries: Iterable[Entry]) -> None:
-    """Raises ApiError."""
+    """Adds rules to a resource; raises ApiError."""
     added = list(entries)
     await _change(zk, acls, resource, lambda known: [*known, *added])
 
@@ -91,7 +91,7 @@ async def add(zk: ZooKeeper, acls: Acls, resource: Resource, entries: Iterable[E
 async def remove(
     zk: ZooKeeper, acls: Acls, filters: Sequence[Filter]
 ) -> list[list[tuple[Resource, Entry]]]:
-    """The removed rules, each under the first filter that matches it; raises ApiError."""
+    """Removes rules; returns them by the first filter that matches each.  Raises ApiError."""
     removed: list[list[tuple[Resource, Entry]]] = [[] for _ in filters]
     named = [resource for asked in filters for resource in asked.named()]
     for resource in dict.fromkeys([*acls.resources(), *named]):

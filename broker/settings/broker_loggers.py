@@ -1,6 +1,6 @@
 """The levels of a broker's loggers, read and changed while it runs (KIP-412).
 
-The resource is BROKER_LOGGER, its name the broker's id; nothing is stored, so a restart forgets it.
+The resource is BROKER_LOGGER, its name the broker's id.  Nothing is stored: a restart forgets all.
 `kafka.request.logger` at DEBUG turns the request log on.  Levels have log4j's names.
 
 Source: kafka.utils.Log4jController.
@@ -39,7 +39,7 @@ def _name(level: int) -> str:
 
 
 def alter(operations: Sequence[tuple[str, int, str | None]], validate_only: bool) -> None:
-    """(logger, operation, level): all of them or, with an ApiError, none."""
+    """Carries out all of (logger, operation, level), or none with an ApiError."""
     known = levels()
     for name, operation, level in operations:
         if operation not in (_SET, _DELETE):

@@ -1,8 +1,8 @@
-"""Quotas in ZooKeeper: reads those that a filter asks for, and changes an entity's.
+"""Quotas in ZooKeeper: reads those that a filter asks for, and changes those of an entity.
 
-An entity is a user, a client id, both, or an address; each by name, or the default (no name).
-Configurations are under /config/users, /config/clients and /config/ips; a change is announced under
-/config/changes, and every broker reads the entity again.
+An entity is a user, a client id, both, or an address; each by its name, or the default one without
+a name.  Configurations are under /config/users, /config/clients and /config/ips; a change is
+announced under /config/changes, and every broker reads the entity again.
 
 Source: kafka.server.ZkAdminManager, kafka.server.DynamicConfig.
 """
@@ -37,7 +37,7 @@ _FOLDERS = {USER: "users", CLIENT: "clients", IP: "ips"}
 _EPSILON = 1e-6
 
 Named = Mapping[str, str | None]
-"""An entity: its types, and their names; None is the default one."""
+"""An entity: a name for each of its types; None for the default one."""
 
 
 class Component(NamedTuple):
@@ -59,7 +59,7 @@ class Component(NamedTuple):
 class Operation(NamedTuple):
     key: str
     value: float | None
-    """None takes the quota away."""
+    """None removes the quota."""
 
 
 async def describe(
@@ -164,7 +164,7 @@ async def alter(
 async def write_entity(
     zk: ZooKeeper, path: str, config: Mapping[str, str], version: int | None
 ) -> None:
-    """Writes the znode (a new one if there is no version) and tells all brokers."""
+    """Writes the znode (a new one if there is no version), and announces the change."""
     data = znodes.encode_config(config)
     if version is not None:
         await zk.set(f"{znodes.CONFIG}/{path}", data, version)

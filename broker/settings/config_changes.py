@@ -1,10 +1,10 @@
-"""Configuration that changes while the broker runs: of topics, brokers, users, clients, addresses.
+"""Follows configuration that changes at run time: of topics, brokers, users, clients, addresses.
 
 A broker or tool that changes /config/topics/T also adds a sequential znode under /config/changes
-that names it.  Every broker watches that folder, and for each new child reads the named
-configuration again.  The order is: set the watch with the listing, then read, so that no change
-falls between.  Children are old after fifteen minutes, and any broker that sees them then removes
-them; a broker reads all configurations at its start, so it needs none of the old ones.
+that names T.  Every broker watches that folder, and for each new child reads the named
+configuration again.  It sets the watch with the listing and then reads, so that no change falls in
+between.  Children are old after fifteen minutes, and any broker that then sees them removes them; a
+broker reads all configurations at its start, so it needs none of the old ones.
 
 Source: kafka.common.ZkNodeChangeNotificationListener, kafka.server.ZkConfigManager.
 """
@@ -34,8 +34,8 @@ RETRY_S = 0.1
 
 
 class TopicConfigs:
-    """Topics' overrides, applied whenever one of them is read: after a change, for a new topic, and
-    by DescribeConfigs, so that a broker shows what it applies.
+    """Topics' overrides.  They are applied whenever they are read: after a change, for a new topic,
+    and by DescribeConfigs, so that a broker shows what it applies.
     """
 
     def __init__(self, apply: ApplyTopic) -> None:
@@ -46,10 +46,10 @@ class TopicConfigs:
         """Topics that were read when the session began, until the first LeaderAndIsr in it."""
 
     async def look(self, zk: ZooKeeper, topic: str) -> dict[str, str]:
-        """A topic's overrides; none if it has no configuration znode.
+        """Reads and applies a topic's overrides; it has none without a configuration znode.
 
-        Two concurrent reads may go on in either order: the older of two changes is not applied
-        after the newer.  Raises ValueError for a znode that is not understood.
+        Two concurrent reads may end in either order, so an older change is not applied after a
+        newer one.  Raises ValueError for a znode that cannot be decoded.
         """
         try:
             data, stat = await zk.get(znodes.config_path("topics", topic))
@@ -67,7 +67,7 @@ class TopicConfigs:
 
 
 class TopicConfigSource(Protocol):
-    """A broker's session, if it has one, and the topics' configurations that it applies."""
+    """A broker's session, if it has one, and its topics' configurations."""
 
     @property
     def session(self) -> ZooKeeper | None: ...
@@ -83,13 +83,13 @@ class TopicConfigSource(Protocol):
 async def load_new_topics(
     source: TopicConfigSource, new: Iterable[str], others: Iterable[str] = ()
 ) -> None:
-    """Reads the configuration of topics with partitions that are about to be hosted here: `new`
-    ones, and `others`, which a broker that was away when they were new hears of later.
+    """Reads the configuration of topics whose partitions will be hosted here: `new` topics, and
+    `others`, of which a broker that was away when they were new learns later.
 
-    A new topic is not announced under /config/changes, so this is the only way to learn of it in
-    time.  While ZooKeeper does not answer it waits, rather than serve a topic under other rules
-    than its own; once the session has ended, the next one reads everything.  A broker that starts
-    has just read all that it hosts, and does not read those again.
+    A new topic is not announced under /config/changes, so this is the only way to learn its
+    configuration in time.  While ZooKeeper does not answer, this waits, rather than serve a topic
+    under wrong rules; once the session has ended, the next one reads everything.  A broker that
+    starts has just read the topics that it hosts, and does not read those again.
     """
     configs = source.topic_configs
     known, configs.at_start = configs.at_start, frozenset()
@@ -109,8 +109,8 @@ async def load_new_topics(
 
 
 class Changes:
-    """Follows one folder of sequential znodes for one ZooKeeper session: the data of each new child
-    goes to `apply`, which may raise ValueError or NoNode."""
+    """Follows one folder of sequential znodes for one ZooKeeper session, and gives the data of each
+    new child to `apply`, which may raise ValueError or NoNode."""
 
     def __init__(
         self, zk: ZooKeeper, folder: str, prefix: str, apply: Callable[[bytes], Awaitable[None]]
@@ -125,7 +125,7 @@ class Changes:
         self._changed = trio.Event()
 
     async def skip_old(self) -> None:
-        """Skips the announcements so far: they will be read anyway."""
+        """Skips the announcements so far: what they name will be read anyway."""
         self.followed = await self.announced()
 
     async def announced(self) -> int:
@@ -169,7 +169,7 @@ class Changes:
         await self._purge(names)
 
     async def _purge(self, names: list[str]) -> None:
-        """Removes what this broker saw over fifteen minutes ago: all live brokers have read it."""
+        """Removes children seen over fifteen minutes ago: all live brokers have read them."""
         now = trio.current_time()
         self._seen = {name: self._seen.get(name, now) for name in names}
         for name, since in self._seen.items():

@@ -1,23 +1,24 @@
 """Dynamic broker configuration: properties that change while the broker runs (KIP-226).
 
-/config/brokers/N is for broker N, /config/brokers/<default> for all of them.  A value set for the
-broker wins over the default, and both over the broker's file; without them the file's value holds
-again.  Every broker follows /config/changes and reads both znodes again.
+/config/brokers/N is for broker N, /config/brokers/<default> for all brokers.  A value set for the
+broker wins over the default, and both win over the broker's file; without them the file's value
+holds again.  Every broker follows /config/changes, and reads both znodes again.
 
-The table of configuration says what can be changed (`kafka/config/property_table.DYNAMIC`), and
-what is kept without effect, as at the start (`INERT`).  Kafka lists more: listeners, and the rest
-of security.  They are refused rather than stored, as nothing here would follow.
+The table of configuration says which properties can be changed
+(`kafka/config/property_table.DYNAMIC`), and which are stored without effect, as at the start
+(`INERT`).  Kafka allows more: listeners, and the rest of security.  These are refused rather than
+stored, because nothing here would follow them.
 
-A name that Kafka does not know is stored for plugins, which read such names.  It may be a secret,
-so its value is neither described nor logged.
+A name that Kafka does not know is stored for plugins, which read such names.  Its value may be a
+secret, so it is neither described nor logged.
 
 A listener's key and trust store are read again, from the same file or another, when its
 `listener.name.NAME.ssl.keystore.location` (`ssl.truststore.location`) is set, even to the same
-value.  A store that cannot be used is refused.  Passwords stay as they are at the start.
-A listener's own `max.connections` and `max.connection.creation.rate` follow, too.
+value.  A store that cannot be used is refused.  Passwords stay as they are at the start.  A
+listener's own `max.connections` and `max.connection.creation.rate` can be changed, too.
 
-The rates of replication throttles (`throttles.RATES`) can only be given in this way: a file has no
-place for them.
+The rates of replication throttles (`throttles.RATES`) can only be set in this way: the file has no
+properties for them.
 
 Source: kafka.server.DynamicBrokerConfig.
 """
@@ -46,33 +47,33 @@ log = logging.getLogger(__name__)
 
 DEFAULT = "<default>"
 UNCLEAN_ELECTION = "unclean.leader.election.enable"
-"""The controller reads it when it elects, and is told when it becomes true."""
+"""The controller reads it when it elects, and is notified when it becomes true."""
 _STORE = re.compile(r"listener\.name\.[^.]+\.ssl\.(?:keystore|truststore)\.(?:location|type)")
 _OF_LISTENER = re.compile(r"listener\.name\.[^.]*\.(?P<base>.*)")
 
 
 def of_listener_form(name: str) -> str | None:
-    """The name without its listener; None if it names no listener."""
+    """A listener's property without the listener; None for any other name."""
     found = _OF_LISTENER.fullmatch(name)
     return None if found is None else found["base"]
 
 
 def is_foreign(name: str) -> bool:
-    """Whether Kafka does not know the name: then it may be a plugin's."""
+    """Whether Kafka does not know the name, which may then be a plugin's."""
     base = of_listener_form(name) or name
     return base not in BROKER and base not in RATES and unserved(name) is None
 
 
 def is_sensitive(name: str) -> bool:
-    """Whether the value is never shown: a secret, or a name unknown here."""
+    """Whether the value is never shown, because it is a secret or the name is unknown."""
     return is_secret(name) or is_foreign(name)
 
 
 class DynamicBrokerConfig:
-    """The configuration of one broker; `config` is changed in place, so that code which reads it at
-    each use follows.
+    """The configuration of one broker.  `config` is changed in place, so that code that reads it at
+    each use gets the new values.
 
-    `on_change` gets the names of what has changed, for parts that keep copies.
+    `on_change` gets the names of the changed properties, for parts that keep copies.
     """
 
     def __init__(self, config: Config) -> None:
@@ -82,17 +83,17 @@ class DynamicBrokerConfig:
         self.stores: Callable[[Mapping[str, str]], Callable[[], None]] = lambda changes: (
             lambda: None
         )
-        """Reads the stores again, with these properties, and gives what takes them into use; raises
-        ConfigError."""
+        """Reads the stores again, with these properties, and returns a function that puts them in
+        use; raises ConfigError."""
         self.limits: Callable[[Mapping[str, str]], None] = lambda changes: None
-        """Takes the listeners' own limits of connections into use."""
+        """Puts the listeners' own limits of connections in use."""
         self.rates: dict[str, int] = {}
         """Bytes a second, by the names in RATES, if set."""
         self._config = config
         self._static = {name: getattr(config, row.attribute) for name, row in DYNAMIC.items()}
 
     def configured(self, entity: str, properties: Mapping[str, str]) -> None:
-        """Applies /config/brokers/`entity`; another broker's is passed over."""
+        """Applies /config/brokers/`entity`; ignores another broker's."""
         if entity == DEFAULT:
             self.default = dict(properties)
         elif entity == str(self._config.broker_id):
@@ -162,7 +163,7 @@ class DynamicBrokerConfig:
         return values
 
     def check(self, entity: str, properties: Mapping[str, str]) -> None:
-        """Raises ApiError for what cannot be set, alone or together with the rest."""
+        """Raises ApiError for properties that cannot be set, alone or with the others."""
         values: dict[str, Any] = {}
         for name, text in properties.items():
             if name in RATES:
@@ -225,7 +226,7 @@ class DynamicBrokerConfig:
             raise ApiError(ErrorCode.INVALID_REQUEST, str(e)) from e
 
     def _check_threads(self, name: str, wanted: int) -> None:
-        """Kafka changes a number of threads by a factor of two at most."""
+        """Raises ApiError for a change by more than a factor of two, as Kafka does."""
         now = getattr(self._config, DYNAMIC[name].attribute)
         if wanted < 1:
             detail = f"{name}={wanted}: must be at least 1"
@@ -236,12 +237,12 @@ class DynamicBrokerConfig:
 
 
 def stores_of(properties: Mapping[str, str]) -> dict[str, str]:
-    """Those of the stores that can be read again."""
+    """The properties of stores, which can be read again."""
     return {name: value for name, value in properties.items() if _STORE.fullmatch(name)}
 
 
 def _own_form(name: str) -> bool:
-    """Whether a listener's own form of the property can change."""
+    """Whether the name is a listener's own form of a property that can be changed."""
     return bool(_STORE.fullmatch(name) or LIMIT.fullmatch(name))
 
 
@@ -252,7 +253,7 @@ def _check_foreign(entity: str, name: str) -> None:
 
 
 def _check_inert(entity: str, name: str, row: Property, text: str) -> None:
-    """Kept without effect, if the value is of its type."""
+    """Checks a property that is stored without effect; its value must be of its type."""
     if entity == DEFAULT and (row.update is Update.PER_BROKER or _OF_LISTENER.fullmatch(name)):
         detail = f"{name} cannot be set for all brokers: set it for one, by its id"
         raise ApiError(ErrorCode.INVALID_REQUEST, detail)

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 class Change(NamedTuple):
-    """One user's credential of one mechanism; without a salted password it is taken away."""
+    """A change of one user's credential for one mechanism; no salted password removes it."""
 
     user: str
     mechanism: int
@@ -81,11 +81,11 @@ def _described(config: Mapping[str, str]) -> list[tuple[int, int]]:
 
 
 def check(changes: Sequence[Change]) -> dict[str, ApiError]:
-    """By user, the error of one that is asked for wrongly: nothing of that user is changed."""
+    """By user, the error of a wrong change; nothing is then changed for that user."""
     wrong: dict[str, ApiError] = {}
     for change in changes:
         problem = _problem(change)
-        # of several, that of an upsertion counts, as in Kafka
+        # of several errors, that of an upsertion counts, as in Kafka
         if problem and (change.user not in wrong or change.salted_password is not None):
             wrong[change.user] = problem
     pairs = [(c.user, c.mechanism) for c in changes if c.user not in wrong]

@@ -1,6 +1,6 @@
 """The delegation tokens in ZooKeeper: read at the start, followed by watch, changed by any broker.
 
-A change is announced by a sequential znode that names the token.  The broker with the controller
+A change is announced by a sequential znode that names the token.  The broker that is the controller
 removes tokens that have expired.
 
 Source: kafka.server.DelegationTokenManagerZk, kafka.controller.KafkaController.
@@ -36,7 +36,7 @@ _ID_BITS = 128
 
 
 class TokenChanges:
-    """Keeps `tokens` like ZooKeeper's, for one session."""
+    """Keeps `tokens` equal to those in ZooKeeper, for one session."""
 
     def __init__(self, zk: ZooKeeper, tokens: DelegationTokens) -> None:
         self._zk = zk
@@ -44,7 +44,7 @@ class TokenChanges:
         self.feeds = [Changes(zk, TOKEN_CHANGES, _PREFIX, self._changed)]
 
     async def load(self) -> None:
-        """Call it once a session, before serving."""
+        """Reads all tokens.  Call it once a session, before serving."""
         for feed in self.feeds:
             await feed.skip_old()
         known = {token.id for token in self._tokens}
@@ -67,7 +67,7 @@ class TokenChanges:
 
 
 def require_own_login(security_protocol: str, principal: str, by_token: bool) -> None:
-    """Only who is known by a login or a certificate may ask for tokens; raises ApiError."""
+    """Raises ApiError unless a certificate, or a login without a token, names the client."""
     stranger = security_protocol == "PLAINTEXT" or (
         security_protocol == "SSL" and principal == ANONYMOUS
     )
@@ -76,7 +76,7 @@ def require_own_login(security_protocol: str, principal: str, by_token: bool) ->
 
 
 def principals(owner: str, requester: str) -> dict[str, str]:
-    """The fields of an answer that say whose a token is, and who asked for it."""
+    """The fields of an answer that name a token's owner and its requester."""
     kind, _, name = owner.partition(":")
     requester_kind, _, requester_name = requester.partition(":")
     return {
@@ -88,7 +88,7 @@ def principals(owner: str, requester: str) -> dict[str, str]:
 
 
 class TokenManager:
-    """Makes, renews and ends tokens, as one principal asks for it; raises ApiError."""
+    """Creates, renews and ends tokens when a principal asks for that; raises ApiError."""
 
     def __init__(
         self,
@@ -120,13 +120,13 @@ class TokenManager:
         return token
 
     async def renew(self, principal: str, hmac: bytes, period_ms: int) -> int:
-        """When it expires then."""
+        """Renews a token; returns when it now expires."""
         now = self._world.clock.wall_ms()
         token = self._owned(principal, hmac)
         return await self._put_off(token, self._renewal_ms if period_ms < 0 else period_ms, now)
 
     async def expire(self, principal: str, hmac: bytes, period_ms: int) -> int:
-        """At once where `period_ms` is negative; when it expires."""
+        """Lets a token expire after a period, at once if negative; returns when it expires."""
         now = self._world.clock.wall_ms()
         token = self._owned(principal, hmac)
         if period_ms >= 0:

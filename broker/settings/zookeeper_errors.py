@@ -1,4 +1,4 @@
-"""The answer to a client when ZooKeeper goes away in the middle of a change, or holds bad data."""
+"""Answers a client when ZooKeeper goes away in the middle of a change, or holds bad data."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from highwater.world.api import ConnectionLoss, SessionExpired
 
 @contextmanager
 def zookeeper_errors() -> Iterator[None]:
-    """Turns a lost connection into an answer: whether the write was done is unknown.  A damaged
-    znode is the operator's to mend."""
+    """Turns a lost connection into an error that says that the outcome is unknown, and a damaged
+    znode into one that asks the operator to correct it."""
     try:
         yield
     except (ConnectionLoss, SessionExpired) as e:
