@@ -39,7 +39,7 @@ class LoadError(Exception):
 class Loaded(Generic[R]):
     count: int = 0
     open: dict[int, list[tuple[R, int]]] = field(default_factory=dict)
-    """By producer id: records of undecided transactions, with their offsets."""
+    """The records of undecided transactions with their offsets, by producer id."""
 
 
 async def load(

@@ -64,7 +64,7 @@ class UnsupportedFormatError(UnreadableLogError):
 
 
 class DamagedLogError(UnreadableLogError):
-    """A segment that needs no recovery, by the checkpoints, has no batch where one must be."""
+    """Raised if a segment that should need no recovery has no batch where one must be."""
 
     def __init__(self, folder: str, error: CorruptSegmentError) -> None:
         directory = posixpath.dirname(folder)

@@ -177,7 +177,7 @@ class Segment:
     @property
     def unsynced_indexes(self) -> bool:
         """Whether an index's file was changed since its last flush, or records were cut off since:
-        a power loss would bring those records back beside what was written after the cut.
+        a power loss would bring those records back, after others were written elsewhere.
         """
         files = (self._time_file, self._offset_file, self._txn_file)
         return self._cuts > self._cuts_synced or any(file.unsynced for file in files)

@@ -39,7 +39,7 @@ class Done(NamedTuple):
     """Segments begun or deleted; for compaction, bytes removed."""
     log_start_offset: int
     size: int
-    """In bytes."""
+    """The log's size in bytes."""
 
 
 class Upkeep:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 FLEXIBLE = 9
 NOT_ASKED = -(1 << 31)
-"""Stands for a client's allowed operations (Kafka's AclOperation codes, as bits) if not asked."""
+"""Stands for the operations allowed to a client (AclOperation codes as bits) if not requested."""
 
 
 class Encoded(NamedTuple):

@@ -85,7 +85,7 @@ class Request:
         self.merge: Callable[[Response], Response] | None = None
         """Adds the answers for the items that the client may not have."""
         self.logged: dict[str, Any] | None = None
-        """Its line in the request log, if that is on."""
+        """The request's line in the request log, if that log is on."""
 
     def __str__(self) -> str:
         name = api_name(self.api_key)

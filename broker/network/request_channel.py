@@ -124,7 +124,7 @@ class RequestChannel:
                 self._resume()
 
     def wake_one(self) -> None:
-        """Wakes one of the idle handlers, of which there must be one."""
+        """Wakes one of the idle handlers; there must be one."""
         self._running += 1
         self._idle.pop().wake()
 

@@ -115,7 +115,7 @@ class DirMoves:
         if partition is None or partition.log is None or future is None:
             return False
         if tp in self._manager.logs.cleaning:
-            return False  # else the copy could miss the tombstone of a value that it has
+            return False  # else the copy could miss a tombstone; no cleaning begins during a move
         try:
             if self._in_line.get(tp) is not future:
                 _bring_in_line(partition.log, future)

@@ -95,10 +95,10 @@ def nothing_is_proved(log_end: int, high_watermark: int, leader_start: int) -> b
     The leader has deleted every offset of this log, so no epoch shows where the two logs differ.
     Above its own HW the log may hold other records than were committed at these offsets: this
     replica may have appended them as a leader that was cut off, while the next leader committed its
-    own there, and deleted them.  No reader sees such records at first.  But a crash can bring back
-    an older log start, below them: they would then stand among committed records.  And a batch of
-    the leader that spans the leader's log start begins below this log's end: it could not be
-    appended.
+    own there, and deleted them.  No reader sees such records while the log start is above them.
+    But a crash can bring back an older log start: they would then stand among committed records.
+    And a batch of the leader that spans the leader's log start may begin below this log's end: it
+    could not be appended.
     """
     return high_watermark < log_end <= leader_start
 

@@ -44,7 +44,7 @@ class _SimpleRate(SampledRate):
 
 
 class ReplicationQuota:
-    """The throttle of one direction.  Without a bound it still counts, and never exceeds."""
+    """The throttle of one direction.  Without a bound it only counts, and holds nothing back."""
 
     def __init__(self, samples: int, window_s: int) -> None:
         self.bound = LONG_MAX

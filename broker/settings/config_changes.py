@@ -84,7 +84,7 @@ async def load_new_topics(
     source: TopicConfigSource, new: Iterable[str], others: Iterable[str] = ()
 ) -> None:
     """Reads the configuration of topics whose partitions will be hosted here: `new` topics, and
-    `others`, of which a broker that was away when they were new learns later.
+    `others`, which may have been new while this broker was away.
 
     A new topic is not announced under /config/changes, so this is the only way to learn its
     configuration in time.  While ZooKeeper does not answer, this waits, rather than serve a topic

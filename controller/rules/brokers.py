@@ -158,7 +158,7 @@ def replicas_offline(state: State, offline: Iterable[Replica]) -> Procedure[None
 
 
 def log_dir_failed(state: State) -> Procedure[None]:
-    """Handles lost log directories: answers to LeaderAndIsr name the replicas that they had."""
+    """Handles lost log directories: sends LeaderAndIsr, whose answers name the lost replicas."""
     (names,) = yield from read([Children(znodes.LOG_DIR_EVENTS, watch=True)])
     paths = [f"{znodes.LOG_DIR_EVENTS}/{n}" for n in names or ()]
     affected: dict[BrokerId, None] = {}

@@ -32,7 +32,7 @@ def loaded(state: State, topic: str, found: znodes.TopicState, czxid: int) -> No
 
 
 def give_new(state: State, topics: Iterable[str]) -> Procedure[None]:
-    """Gives new topics, of which no broker has a log yet, their ids."""
+    """Gives new topics their ids; no broker has a log of them yet."""
     if TOPIC_IDS in dict(state.features()):
         without = [t for t in topics if t not in state.topic_ids]
         yield from _write(state, {t: _made(state, t) for t in without})

@@ -46,7 +46,7 @@ log = logging.getLogger("controller")
 
 
 def elect(state: State, event: ElectLeaders) -> Procedure[None]:
-    """Handles ElectLeaders.  A request for all partitions (None) skips those that need none."""
+    """Handles ElectLeaders; for all partitions (None), skips those that need no election."""
     wanted = list(state.all_partitions()) if event.partitions is None else list(event.partitions)
     outcomes = yield from _elect(state, wanted, event.unclean, by_operator=True)
     if event.partitions is None:

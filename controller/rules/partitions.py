@@ -48,7 +48,7 @@ def mark(state: State, partitions: Iterable[TopicPartition], target: PartitionPh
 def bring_online(
     state: State, partitions: Iterable[TopicPartition], strategy: Strategy
 ) -> Procedure[Elections]:
-    """Gives new partitions their first leader, and elects others'; returns those elections."""
+    """Gives new partitions a first leader, elects one for others; returns the elections."""
     valid = _valid(state, partitions, _ONLINE)
     new = [tp for tp in valid if state.partition_phases[tp] is _NEW]
     others = [tp for tp in valid if state.partition_phases[tp] is not _NEW]

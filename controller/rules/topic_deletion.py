@@ -109,7 +109,7 @@ def _may_end(state: State, topic: str) -> bool:
     if not state.all_replicas_in(topic, ReplicaPhase.DELETION_SUCCESSFUL):
         return False
     if not any(tp in state.leadership for tp in state.partitions_of(topic)):
-        return True  # no broker has been told that there is such a topic
+        return True  # no broker knows that there is such a topic
     # a suspect, or a broker with a new session, may be the same process, and answer from memory
     asked = {*state.brokers, *state.suspected, *state.returning}
     return asked <= state.told_of_deletion.get(topic, set())

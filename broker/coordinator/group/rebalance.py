@@ -359,7 +359,7 @@ class Rebalancing:
                 out.timers[SESSION, member.member_id] = member.session_timeout_ms
 
     def sync_due(self, now_ms: int) -> Outcome:
-        """Removes members that joined this generation but never asked for their assignment."""
+        """Removes members that joined this generation but have never sent SyncGroup."""
         out = Outcome()
         group = self.group
         if group.state not in (State.COMPLETING_REBALANCE, State.STABLE):

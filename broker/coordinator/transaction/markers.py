@@ -128,7 +128,7 @@ class MarkerSender:
         return Link(self._config, self._world, self._metadata, broker_id, PURPOSE)
 
     def leads_none(self, broker_id: int, markers: Iterable[Wanted]) -> bool:
-        """Whether the broker leads none of these partitions now, or the markers are outdated."""
+        """Whether each of the partitions has another leader now, or its marker is outdated."""
         leader_of = self._metadata.leader_of
         return all(leader_of(m.tp) != broker_id or not m.is_current for m in markers)
 

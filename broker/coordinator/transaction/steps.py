@@ -187,7 +187,7 @@ def _fence(
 
 
 def time_out(txn: Transaction, now_ms: int, monotonic_ms: int) -> Outcome:
-    """Aborts a transaction that has been open for longer than its producer asked for.
+    """Aborts a transaction that has been open for longer than its producer's time-out.
 
     It is called repeatedly.  The stored start comes from the wall clock of whichever broker was the
     coordinator then; if that clock was ahead, the transaction would stay open, so the time for

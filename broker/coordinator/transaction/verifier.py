@@ -153,7 +153,7 @@ class _Broker:
 
 
 def translated(code: ErrorCode) -> ErrorCode:
-    """The code that a producer understands, which knows nothing of the verification."""
+    """The code for a producer, which knows nothing of the verification."""
     if code is ErrorCode.PRODUCER_FENCED:
         return ErrorCode.INVALID_PRODUCER_EPOCH
     if code is ErrorCode.TRANSACTION_ABORTABLE:

@@ -8,8 +8,8 @@
 Nothing here changes the log: the caller of a step flushes the files and swaps them in
 (`replacement`) before the next step, so that no more than one group's copy takes up disk space.
 
-A job is plain data, because on a real machine a separate process does the work (`Disk.apart`).  It
-loads this module and its imports, and no other part of a broker.
+A job is plain data, because on a real machine a separate process does the work (`Disk.apart`).
+That process loads this module and its imports, and no other part of a broker.
 """
 
 from __future__ import annotations
