@@ -190,9 +190,9 @@ class _Loader:
         """Adds the epochs of batches below the file's first entry, if there are any.
 
         The file loses such epochs as soon as the log start moves up, but the checkpoint of the log
-        start follows later: a crash in between brings the records back.  A file without entries
-        belongs to a log that began at its end, or was lost.  `segments` are those that recovery
-        does not read; raises `CorruptSegmentError` if one of them is damaged.
+        start follows later: a crash in between brings the records back.  If the file has no
+        entries, the log began at its end, or the file was lost.  `segments` are those that
+        recovery does not read; raises `CorruptSegmentError` if one of them is damaged.
         """
         if not segments:
             return

@@ -229,7 +229,7 @@ class MetadataCache:
             self._apply_topic(topic, changes, deleted)
         if update.all_topics is not None:
             for topic in [t for t in self._topics if t not in update.all_topics]:
-                # it was deleted while this broker had no session, so nobody waited for it
+                # deleted while this broker had no session, so that nobody waited for the broker
                 self._apply_topic(topic, dict.fromkeys(self._topics[topic]), deleted)
         self.told = True
         return list(deleted)

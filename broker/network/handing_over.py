@@ -32,7 +32,7 @@ _READABLE = "PLAINTEXT", "SASL_PLAINTEXT"
 
 
 async def borrowed(network: Network, own: Mapping[str, ListenerInfo]) -> Loan | None:
-    """The harness's loan, if every listener in it has the name of a usable one of `own`."""
+    """The harness's loan, if this broker can use all of its listeners (names as in `own`)."""
     borrow = getattr(network, "borrow", None)
     loan: Loan | None = await borrow() if borrow is not None else None
     if loan is None:

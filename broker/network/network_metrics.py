@@ -183,7 +183,7 @@ def _handlers_idle(server: SocketServer, plane: PlaneServer) -> Callable[[], flo
 
 
 def _share(server: SocketServer, spent_ns: Callable[[], float]) -> Callable[[], float]:
-    """The share of the time since the last scrape (at least a second ago) that was spent."""
+    """The share of the time since the last scrape (at least a second ago) that was spent so."""
     before = [server.perf_ns(), spent_ns(), 0.0]
 
     def read() -> float:

@@ -1,8 +1,8 @@
 """A processor: the sockets of its connections, and its own response queue.
 
 The num.network.threads processors are tasks of one thread here, not threads: more of them do not
-read faster.  They are so many sets of connections that take turns, each with its own response
-queue.  After a round of its set, and after each millisecond of a long round, a processor makes a
+read faster.  Each has a set of connections and a response queue of its own, and the sets take
+turns.  After a round of its set, and after each millisecond of a long round, a processor makes a
 checkpoint.
 
 A processor has two tasks.  The *reader* waits at the poller, reads the connections that have news,

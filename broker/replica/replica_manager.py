@@ -155,7 +155,7 @@ class ReplicaManager:
         return info
 
     def flush_soon(self, partition: Partition) -> None:
-        """Plans the flush for log.flush.interval.messages; it takes all that is appended then."""
+        """Plans the flush of log.flush.interval.messages; it covers what is appended by then."""
         self._to_flush[partition.tp] = None
         self._flush_wanted.set()
 

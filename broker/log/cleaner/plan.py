@@ -3,7 +3,7 @@
 A log has a clean section, which earlier cleanings have covered, and a dirty one after it.  Some of
 the dirty section must not be cleaned: the active segment, everything at or above the last stable
 offset (an open transaction may still abort, and unreplicated records may still vanish), and
-everything from the first segment on with a record younger than min.compaction.lag.ms.
+everything from the first segment that has a record younger than min.compaction.lag.ms.
 
 A log is worth cleaning when its cleanable part is more than min.cleanable.dirty.ratio of it, or
 when its oldest dirty record is older than max.compaction.lag.ms.  The dirtiest comes first.

@@ -64,7 +64,7 @@ class LastRecord(NamedTuple):
     committed: int = -1
     """The end of its last batch of data below the high watermark, as far as that is remembered."""
     unsure: bool = False
-    """Whether a cut may take all that is remembered: its last batch is not known then."""
+    """Whether a cut may take all its remembered batches; its last one is then not known."""
 
 
 def last_record(entry: ProducerEntry, high_watermark: int) -> LastRecord:

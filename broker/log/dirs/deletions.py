@@ -35,7 +35,7 @@ class Deletions:
         self.all_known = True
         """False if a directory was offline at the broker's start: its logs are not known."""
         self._others: set[TopicPartition] = set()
-        """Logs deleted from other directories than those."""
+        """Deleted logs that were in other directories than the offline ones."""
         self._settling = trio.Lock()
 
     def note(self, tp: TopicPartition, path: str) -> None:
