@@ -142,7 +142,7 @@ class RemoveBroker:
 
 @dataclass(slots=True)
 class Watched:
-    """The registered brokers, suspected or not, which are watched to see them die."""
+    """The brokers to watch for their death: all registered ones, suspected or not."""
 
     brokers: tuple[BrokerInfo, ...]
 

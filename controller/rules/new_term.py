@@ -1,4 +1,4 @@
-"""Starts a new controller: reads everything, tells all brokers, goes on with unfinished work.
+"""Starts a new controller: reads all state, sends it to brokers, goes on with unfinished work.
 
 The watches are set with the first reads, so that nothing is missed between reading and watching.
 Then it reads, in this order, the brokers (and probes them), the topics, and the leaders.  All live

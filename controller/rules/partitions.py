@@ -140,7 +140,7 @@ def _initialize(state: State, partitions: list[TopicPartition]) -> Procedure[Non
 
 
 def _adopt(state: State, proposals: dict[TopicPartition, PartitionState]) -> Procedure[None]:
-    """Takes over znodes that an earlier try made, perhaps without the state or its answer."""
+    """Takes over an earlier try's znodes: its answer was lost, or the state is missing."""
     found = yield from read_states(state, proposals)
     missing = [tp for tp, known in found.items() if known is None]
     results = yield from write(

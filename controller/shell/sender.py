@@ -1,4 +1,4 @@
-"""Sends requests to the brokers in strict order, each by one connection and one bounded queue.
+"""Sends requests in strict order: each broker has one connection and one bounded queue.
 
 A broker must see the controller's requests in the order of the decisions.  So each request waits
 for the answer to the one before, and a request that failed is sent again until it is answered or

@@ -38,7 +38,7 @@ class CommitsOnTheirWay:
 
     @property
     def decided(self) -> bool:
-        """Whether the commits are committed, or another broker now coordinates the group."""
+        """Whether the HW has passed the commits, or another broker now coordinates the group."""
         shard = self.shard
         return not shard.leads or shard.partition.high_watermark >= self.end_offset
 
