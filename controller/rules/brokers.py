@@ -145,7 +145,7 @@ def failed(state: State, dead: Collection[BrokerId]) -> Procedure[None]:
 
 
 def replicas_offline(state: State, offline: Iterable[Replica]) -> Procedure[None]:
-    """Handles replicas lost with brokers or directories: elects, shrinks ISRs, sends both."""
+    """Handles replicas lost with brokers or directories: elects, shrinks ISRs, sends the news."""
     deleting = [r for r in offline if state.is_queued_for_deletion(r.tp.topic)]
     others = [r for r in offline if not state.is_queued_for_deletion(r.tp.topic)]
     partitions.mark(state, state.with_offline_leader(), PartitionPhase.OFFLINE)
