@@ -64,14 +64,14 @@ async def _end_of_input() -> None:
 
     def read() -> None:
         while os.read(0, 4096):
-            pass  # only the end counts
+            pass  # what arrives is ignored: only the end of the input matters
 
     await trio.to_thread.run_sync(read, abandon_on_cancel=True)
 
 
 def _begin_members(line: bytes) -> None:
-    """Before anything else is loaded, so that it goes on meanwhile; whether the settings make sense
-    is told later, and then it ends with this process."""
+    """Starts the process that will fork the members before this one loads anything else, so that
+    both load at once.  The settings are checked later; if they are wrong, both processes end."""
     from highwater.cluster.processes import forked_members
 
     given = {"program": "highwater", "runtime": "process", "profile": "test"}

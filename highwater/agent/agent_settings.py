@@ -58,30 +58,31 @@ class AgentSettings:
     quick_end: bool = True
     """Kill everything at the end, because no one needs the data."""
     security: str = "plaintext"
-    """ssl, sasl_plaintext or sasl_ssl: what clients' ports require; access rules hold then.  Of
-    processes alone."""
+    """plaintext, or what the clients' ports require: ssl, sasl_plaintext or sasl_ssl; then access
+    rules hold.  Only the process runtime has the latter three."""
     scram: tuple[str, ...] = field(default=(), repr=False)
-    """Users of SCRAM, each as --add-scram has it."""
+    """SCRAM users, each in the form that --add-scram takes."""
     external_ports: tuple[int, ...] = ()
     """Fixed ports for clients; empty: free ones."""
     zookeeper: str = ""
-    """java, embedded or HOST:PORT[,...][/CHROOT], of processes alone; empty: the one that the
-    folder had, else embedded."""
+    """java, embedded or HOST:PORT[,...][/CHROOT]; empty: the kind that the folder had before, else
+    embedded.  Only for the process runtime."""
     zookeeper_sync: bool = False
-    """Its writes are on the disk itself before they are answered."""
+    """Whether ZooKeeper's writes reach the disk itself before they are answered."""
     zookeeper_port: int = 0
-    """A preference; 0: any."""
+    """The port to prefer for ZooKeeper; 0: any."""
     control_port: int = 0
     control_host: str = "127.0.0.1"
     """Beyond loopback, each call must carry the token."""
     control_token: str = field(default="", repr=False)
-    """Empty: made where one is needed."""
+    """The token that calls must carry; empty: one is made where it is needed."""
     advertised: tuple[str, ...] = ()
     """HOST:PORT of each broker as clients on other machines reach its external port."""
 
     @classmethod
     def from_json(cls, raw: Any) -> AgentSettings:
-        """Raises StartError with the value that makes no sense, and what would."""
+        """The settings in this JSON; StartError names a value that makes no sense, and one that
+        would."""
         try:
             schemas.check(raw, {"type": "object"}, "the settings")
             schemas.check(raw, SCHEMA, "the settings")
@@ -131,8 +132,8 @@ class AgentSettings:
             raise StartError(f"a SCRAM user: {error}") from None
 
     def unknown_properties(self) -> list[str]:
-        """A line for each property that no broker knows.  The table of them all is loaded where
-        there is one to look up."""
+        """One line for each property that no broker knows.  The table of all properties is loaded
+        only if there is one to look up."""
         if not self.properties:
             return []
         from highwater.kafka.config.unknown import unknown_properties
@@ -192,7 +193,7 @@ class AgentSettings:
 
 
 def _check_program(made: AgentSettings) -> None:
-    """Raises StartError for an unknown program, or one that cannot do what is asked."""
+    """Raises StartError for an unknown program, or one that lacks what the settings require."""
     if made.program in ("highwater", "apache"):
         return
     from highwater.cluster.target import release

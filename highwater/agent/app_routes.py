@@ -1,4 +1,5 @@
-"""The control API's calls for an application that a caller starts, and strikes in its window."""
+"""The control API's calls for a user's application: the caller starts it, and has it killed or
+paused at the moment when that would lose or repeat records."""
 
 from __future__ import annotations
 
@@ -17,9 +18,9 @@ if TYPE_CHECKING:
     from highwater.chaos.adopted_app import AdoptedApp
 
 MOST: Final = 20
-"""Applications that may be known, and copies of one."""
+"""The most applications at a time, and the most copies of one."""
 LONGEST_S: Final = 120.0
-"""A copy may stand still for so long."""
+"""The longest time for which a copy may be paused."""
 _ONE = "/v1/apps/{id}"
 _NEW = obj(
     ["input", "output", "match"],
@@ -59,8 +60,8 @@ async def _create(agent: Agent, asked: Asked) -> dict[str, Any]:
         raise ControlError("refused", f"{told}: what an application sends cannot be seen")
     await agent.stage.zookeeper.catch_up()
     for topic in (body["input"], body["output"]):
-        topic_calls.topic(agent.stage, topic)  # it must be there
-    name = "highwater.chaos.adopted_app"  # brings librdkafka along
+        topic_calls.topic(agent.stage, topic)  # raises ControlError where there is no such topic
+    name = "highwater.chaos.adopted_app"  # loaded late, because it imports librdkafka
     module = await trio.to_thread.run_sync(importlib.import_module, name)
     ends = (body["input"], body["output"])
     try:

@@ -27,7 +27,7 @@ from urllib.parse import quote, urlencode, urlsplit
 PATIENCE_S = 300.0
 """Longer than any call: the agent itself gives up earlier, and says why."""
 IDLE_S = 20.0
-"""After this a connection is not used again: the agent closes those that are idle for long."""
+"""A connection idle for longer is not used again, as the agent closes idle ones after a while."""
 GRACE_S = 30.0
 """How long an agent may take to end its cluster."""
 
@@ -47,7 +47,7 @@ class Control:
     """The calls, one method each; from any number of threads.  Raises ControlError."""
 
     def __init__(self, url: str, token: str = "") -> None:
-        """`token`: that of an agent which listens beyond loopback."""
+        """`token`: needed where the agent listens beyond loopback."""
         parts = urlsplit(url)
         if parts.scheme != "http" or parts.hostname is None or parts.port is None:
             raise ValueError(f"{url!r} is no http://HOST:PORT")
@@ -174,7 +174,8 @@ class Control:
         return self.call("POST", "/v1/faults", entry)
 
     def get_fault(self, number: int) -> dict[str, Any]:
-        """A fault as it is now; of a link's, `met` counts what it has met so far."""
+        """A fault as it is now; `met` (only for a fault of a link) is how many streams or messages
+        it has met so far."""
         return self.call("GET", f"/v1/faults/{number}")
 
     def end_fault(self, number: int) -> dict[str, Any]:
@@ -220,7 +221,7 @@ class AgentProcess:
         assert process.stdout is not None
         try:
             line = json.dumps({**settings, "folder": str(folder.absolute())}).encode() + b"\n"
-            with contextlib.suppress(BrokenPipeError):  # it says why on its output
+            with contextlib.suppress(BrokenPipeError):  # the agent's output says why it ended
                 process.stdin.write(line)
                 process.stdin.flush()
             first = process.stdout.readline()

@@ -1,8 +1,9 @@
 """`python -I -m highwater.agent.container`: what the image highwater/cluster runs.
 
 The ports by which a container is reached may be known only after its start.  So the control API
-comes first, and POST /v1/cluster tells it the addresses that the brokers are to advertise; then
-ZooKeeper and the brokers start.  HIGHWATER_ADVERTISED (HOST:PORT,...) says the same beforehand.
+starts first and waits for POST /v1/cluster, which has the addresses that the brokers shall
+advertise; then ZooKeeper and the brokers start.  HIGHWATER_ADVERTISED (HOST:PORT,...) gives the
+addresses beforehand instead.
 
 HIGHWATER_CONTROL_TOKEN is the token that calls carry; without it, one is made and kept in FOLDER.
 `... container healthy` is the image's health check.
@@ -38,7 +39,7 @@ EVERYWHERE = "0.0.0.0"
 
 @dataclass(slots=True)
 class Order:
-    """A cluster that is wanted, and the result."""
+    """A request to start the cluster, and its result."""
 
     body: dict[str, Any]
     done: trio.Event = field(default_factory=trio.Event)
@@ -53,7 +54,7 @@ class Order:
 
 
 class Gate:
-    """Answers calls until there is a cluster."""
+    """Answers calls until there is a cluster, and hands on the request to start one."""
 
     def __init__(self) -> None:
         self._send, self.orders = trio.open_memory_channel[Order](0)
@@ -81,7 +82,8 @@ class Gate:
 
 @asynccontextmanager
 async def opened(token: str, advertised: str) -> AsyncIterator[Agent]:
-    """The agent of the first order that succeeds; of an order by the environment, or its error."""
+    """The agent of the first order that succeeds.  An order from the environment (`advertised`) is
+    the only one; if it fails, its error is raised."""
     gate = Gate()
     server = await HttpServer.listen(gate.answer, CONTROL_PORT, EVERYWHERE, token)
     async with trio.open_nursery() as nursery, AsyncExitStack() as held:
@@ -113,10 +115,11 @@ def _ready(made: Agent) -> None:
 
 
 def healthy(folder: Path) -> str:
-    """Empty where the control API answers, and waits for its order or has a cluster; else why not.
+    """Empty if the control API answers, and either has a cluster or waits for the call that starts
+    it; else the reason why not.
 
-    Where HIGHWATER_ADVERTISED is the order there is nothing to wait for but the cluster.  A broker
-    that a fault has killed does not make the container unhealthy.
+    With HIGHWATER_ADVERTISED no such call comes, so there must be a cluster.  A broker that a fault
+    has killed does not make the container unhealthy.
     """
     control = client.Control(f"http://127.0.0.1:{CONTROL_PORT}", token_of(folder))
     try:

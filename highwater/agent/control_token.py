@@ -17,7 +17,7 @@ SHORTEST = 16
 
 
 class BadToken(ValueError):
-    """One clear line."""
+    """The token cannot be used; the message is one clear line."""
 
 
 def beyond_loopback(host: str) -> bool:
@@ -29,21 +29,25 @@ def beyond_loopback(host: str) -> bool:
 
 
 def token_for(host: str, given: str) -> str:
-    """The token of a server on this host: the given one, or a new one where it needs one and none
-    is given.  Empty: none.  Raises BadToken where the given one is short, or fits in no header."""
+    """The token for a server on this host: the given one, else a new one if the host needs one,
+    else empty (no token).  Raises BadToken if the given token is too short or fits in no header."""
     if given and (len(given) < SHORTEST or not given.isascii() or not given.isprintable()):
         raise BadToken(f"the control API's token needs {SHORTEST} printable ASCII characters")
     return given or (secrets.token_urlsafe(24) if beyond_loopback(host) else "")
 
 
 def known_token(folder: Path, host: str, given: str) -> str:
-    """As `token_for`; a folder's next server has the token that was kept there."""
+    """As `token_for`, but where that would make a new token, it reuses the one that an earlier
+    server left in the folder."""
     return token_for(host, given or (token_of(folder) if beyond_loopback(host) else ""))
 
 
 def keep_token(folder: Path, token: str) -> None:
-    """Tells it in the folder's file; without a token there is none.  By the folder's owner alone:
-    another would take the token from those that use the cluster that runs."""
+    """Writes the token into the folder's file; an empty token deletes the file.
+
+    Only the agent that owns the folder may call this: any other would overwrite the token that the
+    running cluster's callers read there.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / FILE
     path.unlink(missing_ok=True)

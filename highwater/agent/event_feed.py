@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 KEPT = 10_000
-"""The last so many events are kept; `n` tells a reader what it has missed."""
+"""How many of the last events are kept; a gap in `n` shows a reader that it has missed some."""
 
 
 def wall_clock() -> str:
@@ -23,7 +23,7 @@ class Events:
         self._kept: deque[dict[str, Any]] = deque(maxlen=KEPT)
         self._last = 0
         self.listener: Callable[[dict[str, Any]], None] | None = None
-        """Is given each event as it comes."""
+        """Is called with each event as it happens."""
 
     def add(self, text: str) -> None:
         self._last += 1

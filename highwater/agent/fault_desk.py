@@ -27,9 +27,9 @@ from highwater.cluster.faults.verb_table import FAULTS
 from highwater.cluster.interface import ClusterError
 
 FELT_S = 5.0
-"""How long the end of a cut or a hold is put off while it has met no traffic."""
+"""How long a call that ends a cut or a hold waits for it to meet some traffic first."""
 REMEMBERED = 1000
-"""How many faults are known by their number, beside those that are on."""
+"""How many faults are remembered by number; open ones are never forgotten."""
 
 
 @dataclass(slots=True)
@@ -44,7 +44,7 @@ class Fired:
     before: Led
     """The partitions as they were when it began."""
     ended: str | None = None
-    """The wall clock at its end."""
+    """The wall-clock time of its end; None while it lasts."""
     ending: bool = False
     timer: trio.CancelScope = field(default_factory=trio.CancelScope)
 
@@ -79,7 +79,7 @@ class FaultDesk:
         self._nursery = nursery
 
     def open(self) -> list[Fired]:
-        """The faults that last now; one that something else has undone is over."""
+        """The faults that last now; first marks those as ended that something else has undone."""
         for fired in self.fired.values():
             holds = fired.done.holds
             if fired.open and not fired.ending and holds is not None and not holds():
@@ -169,7 +169,7 @@ class FaultDesk:
         if fired.timer.cancelled_caught or fired not in self.open() or fired.ending:
             return
         try:
-            await self._end(fired, 0)  # it ends when it was said to, whether it met traffic or not
+            await self._end(fired, 0)  # its time is fixed: it ends whether it met traffic or not
         except ControlError as error:
             self._events.add(error.message)
 

@@ -1,4 +1,4 @@
-"""Groups and transactions, as their coordinators tell of them."""
+"""Groups and transactions, as their coordinators describe them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from highwater.kafka.types import TopicPartition
 from highwater.kafka.wire import messages
 
 GROUP = 0
-"""FindCoordinator's key type."""
+"""FindCoordinator's key type for groups."""
 PATIENCE_S = 10.0
 """How long a call waits for a coordinator that moves."""
 OPEN = ("Ongoing", "PrepareCommit", "PrepareAbort")
@@ -29,7 +29,7 @@ _NO_OFFSET = -1
 
 
 class NotNow(ClusterError):
-    """A coordinator moves, loads or is away: another time it may answer."""
+    """A coordinator is moving, loading or away: a later call may succeed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ async def group(stage: Stage, name: str) -> dict[str, Any]:
 
 
 async def delete_group(stage: Stage, name: str) -> None:
-    """Deletes a group without members; ControlError where it has some, or is none."""
+    """Deletes a group without members; ControlError where it has members, or does not exist."""
 
     async def once() -> ErrorCode:
         number, address = await _coordinator(stage.cluster, name)
@@ -123,7 +123,7 @@ async def described(cluster: Cluster, name: str) -> Described:
 
 
 def _assigned(assignment: bytes) -> frozenset[TopicPartition]:
-    """The partitions in the consumer protocol's form; none where a member has another one."""
+    """The partitions of a member's assignment; none where it is not of the consumer protocol."""
     try:
         topics = messages.ConsumerProtocolAssignment.decode(assignment).assigned_partitions
     except (ValueError, struct.error):
@@ -145,8 +145,8 @@ async def committed_of(stage: Stage, name: str, coordinator: int) -> dict[TopicP
 
 
 async def lag_of(stage: Stage, committed: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
-    """How far a group is behind the end, in every partition of the topics that it has committed
-    to; where it has not committed, behind from the log's start."""
+    """How many offsets a group is behind the end, for every partition of the topics to which it has
+    committed.  In a partition without a commit it counts from the log's start."""
     topics = {tp.topic for tp in committed}
     all_of = sorted(tp for tp in list(stage.zookeeper.replicas) if tp.topic in topics)
     ends = await _offsets(stage, all_of, _LATEST)
@@ -186,8 +186,8 @@ async def _offsets(
 
 
 async def open_transactions(stage: Stage) -> list[dict[str, Any]]:
-    """The transactions that are neither committed nor aborted as a whole; NotNow where some
-    coordinator cannot be asked."""
+    """The transactions that are not yet committed or aborted in all their partitions; NotNow where
+    a coordinator does not answer."""
     asked = dict(reachable(stage.cluster))
     for tp, state in sorted(stage.zookeeper.partitions.items()):
         if tp.topic == "__transaction_state" and state.leader not in asked:
@@ -227,7 +227,7 @@ async def _topics_of(
 
 
 async def _coordinator(cluster: Cluster, name: str) -> tuple[int, tuple[str, int]]:
-    """The group's coordinator with its own address."""
+    """The number of the group's coordinator, and its address past the proxies."""
     addresses = dict(reachable(cluster))
     last = "no broker answers"
     for number, address in addresses.items():
@@ -254,7 +254,7 @@ async def _asked(number: int, address: tuple[str, int] | None, request: Any, ver
 
 
 def _code(raw: int, number: int) -> ErrorCode:
-    """The error as it is; NotNow where asking again may help."""
+    """The error code for this number; NotNow where a retry may help."""
     code = code_of(raw)
     if code in RETRIABLE:
         raise NotNow(f"broker-{number}: {code.name}")

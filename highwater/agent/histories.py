@@ -1,8 +1,8 @@
 """Histories beside a caller's test: clients that write down all they see, and checks of it.
 
 A history is a folder with one workload process (`history_worker`).  Its clients come and go; a
-check reads a topic from start to end, copies the brokers' segments, adds what the application says
-of itself, and runs the project's own checks over all of that, by DuckDB.
+check reads a topic from start to end, copies the brokers' segments, adds what the application
+claims (values acknowledged or processed), and runs the project's own checks on all of it in DuckDB.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ from highwater.verdict.history import encode_line, read_lines
 from highwater.verdict.results import Finding, Results
 
 MOST: Final = 20
-"""Histories that may be open, and clients of one."""
+"""The most open histories, and the most clients of one."""
 MOST_VALUES: Final = 1_000_000
-"""Values that an application may claim of one topic."""
+"""The most values that an application may claim for one topic."""
 MOST_PER_S: Final = 100_000.0
 END_S: Final = 60.0
 Faults = Callable[[], Sequence[dict[str, Any]]]
@@ -69,7 +69,7 @@ class History:
     one_at_a_time: trio.Lock = field(default_factory=trio.Lock)
 
     async def order(self, do: str, answer: str, within_s: float, **fields: Any) -> dict[str, Any]:
-        """An order to the workload, and its answer."""
+        """Gives the workload an order; returns its answer."""
         try:
             async with self.one_at_a_time:
                 await self.workload.order(do, **fields)
@@ -94,7 +94,7 @@ class Histories:
             raise ControlError("refused", f"{MOST} histories are open: close one")
         self._count += 1
         while (folder := self._folder / f"history-{self._count}").exists():
-            self._count += 1  # of an earlier agent in this folder
+            self._count += 1  # an earlier agent in this folder has used that number
         folder.mkdir(parents=True)
         spec = CommonSpec(
             run=f"h{self._count}",
@@ -157,7 +157,8 @@ class Histories:
         return {}
 
     def claim(self, number: int, topic: str, does: str, values: list[str]) -> dict[str, Any]:
-        """The application's own word: values that it was `acknowledged`, or has `processed`."""
+        """Notes an application's claim: values for which it got an acknowledgement (`acknowledged`)
+        or which it has `processed`."""
         claims = self._get(number).claims.setdefault(topic, Claims())
         if does not in ("acknowledged", "processed"):
             raise ControlError("bad_request", f"{does!r} is neither acknowledged nor processed")
@@ -307,7 +308,7 @@ class _Job:
 
 
 NOT_READ: Final = " and is in no read"
-"""How C4 ends its detail."""
+"""The end of the sentence in which C4 reports a lost record."""
 
 
 def _of_the_application(told: str) -> str:

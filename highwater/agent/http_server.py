@@ -57,8 +57,8 @@ class HttpServer:
     async def listen(
         cls, answer: Answer, port: int, host: str = HOST, token: str = ""
     ) -> HttpServer:
-        """A server on a port (0: any), with a token beyond loopback; StartError where it is in
-        use.  Its callers wait until it serves."""
+        """A server that listens on a port (0: any), with a token if it listens beyond loopback;
+        StartError where the port is in use.  Callers can connect now, and wait for `serve`."""
         try:
             token = token_for(host, token)
             return cls(answer, await trio.open_tcp_listeners(port, host=host), token)
@@ -72,7 +72,7 @@ class HttpServer:
 
     @property
     def url(self) -> str:
-        """Its address for programs on this machine."""
+        """The server's URL for programs on this machine."""
         host, port = self.listeners[0].socket.getsockname()[:2]
         if ipaddress.ip_address(host).is_unspecified:
             host = HOST
@@ -100,7 +100,7 @@ class HttpServer:
             self._connections -= 1
 
     async def _exchange(self, connection: h11.Connection, stream: trio.SocketStream) -> bool:
-        """One request and its answer; gives whether another may follow."""
+        """Answers one request; returns whether another may follow on this connection."""
         try:
             call = None
             with trio.move_on_after(IDLE_S):

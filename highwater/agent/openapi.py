@@ -50,7 +50,7 @@ def description(routes: Sequence[Route]) -> dict[str, Any]:
             "schemas": {"Error": _error()},
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
         },
-        # the empty form: on loopback none is needed
+        # the empty form means that no token is needed, as on loopback
         "security": [{"token": []}, {}],
     }
 

@@ -30,7 +30,7 @@ Handler = Callable[[Agent, Asked], Awaitable[dict[str, Any]]]
 class Route:
     method: str
     path: str
-    """With the names of its parts, as in /v1/topics/{name}."""
+    """The path with its variable parts by name, as in /v1/topics/{name}."""
     handler: Handler
     summary: str
     answer: Schema
@@ -42,7 +42,7 @@ class Route:
         return self.path.strip("/").split("/")
 
     def match(self, parts: Sequence[str]) -> dict[str, str] | None:
-        """The named parts of the path where this route has its form."""
+        """The values of the path's variable parts; None where the path is not this route's."""
         if len(parts) != len(self.parts):
             return None
         named = {}
@@ -110,7 +110,7 @@ def _body(route: Route, raw: bytes) -> dict[str, Any]:
 
 
 def number(text: str, what: str) -> int:
-    """A whole number of a path or a query; ControlError with its name."""
+    """The whole number in a path or a query; ControlError names `what` where it is none."""
     if not (text.isdecimal() and len(text) < 20):
         raise ControlError("bad_request", f"{what} {text!r} is no whole number of 0 or more")
     return int(text)

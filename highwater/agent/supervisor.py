@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from highwater.chaos.adopted_app import AdoptedApp
 
 LOOK_S = {"process": 0.2, "compose": 2.0}
-"""How often the agent looks whether a member has ended by itself."""
+"""Seconds between two looks for members that have ended by themselves, by runtime."""
 
 
 @dataclass(slots=True)
@@ -49,9 +49,9 @@ class Agent:
     token: str = ""
     """The token that each call must carry; empty: none."""
     histories: Histories | None = None
-    """From the first call about one on."""
+    """None until the first call that concerns a history."""
     apps: dict[int, AdoptedApp] = field(default_factory=dict)
-    """Applications that callers start and strike, by number."""
+    """Users' applications, by number: their callers start them, and have them killed or paused."""
     last_app: int = 0
     at_end: list[Callable[[], Awaitable[None]]] = field(default_factory=list)
     """Calls that the supervisor makes before the cluster ends."""
@@ -74,7 +74,7 @@ class Agent:
         }
 
     def tell_ready(self) -> None:
-        """Writes into the folder's state.json that this agent serves, and where."""
+        """Writes into the folder's state.json that this agent serves, and at which URL."""
         self.cluster.write_state(ready=True, control=self.control)
 
     def _member(self, member: str) -> dict[str, Any]:
@@ -90,7 +90,7 @@ class Agent:
         }
 
     async def watch_ends(self) -> None:
-        """Tells of the members that ended by themselves, for ever."""
+        """Reports each member that ends by itself as an event; runs for ever."""
         told: set[str] = set()
         while True:
             now = set(await trio.to_thread.run_sync(self.cluster.unexpected_ends))
@@ -105,10 +105,11 @@ async def serve(
     ready: Callable[[Agent], None],
     *enders: Callable[[], Awaitable[object]],
 ) -> None:
-    """Runs an agent until a signal comes, or one of `enders` returns; `ready` is called in between.
+    """Runs an agent until a signal comes or one of `enders` returns; calls `ready` once it serves.
 
-    A cluster that serves is not cancelled but left: its brokers hand their leaders over through
-    the proxies, which a cancellation would end first.
+    While the cluster starts, that cancels the start.  A cluster that serves is not cancelled but
+    closed in order, because its brokers hand their leaderships over through the proxies, and a
+    cancellation would end the proxies first.
     """
     over = trio.Event()
     starting: trio.CancelScope | None = trio.CancelScope()
@@ -141,8 +142,8 @@ async def _signal() -> None:
 
 @asynccontextmanager
 async def agent(settings: AgentSettings, answer: Answer) -> AsyncIterator[Agent]:
-    """A running cluster with its control API, whose calls `answer` carries out; nothing is left
-    behind, whatever happens."""
+    """A running cluster with its control API, whose calls `answer` carries out.  Whatever happens,
+    no process or socket is left behind."""
     server = await HttpServer.listen(
         _starting, settings.control_port, settings.control_host, settings.control_token
     )

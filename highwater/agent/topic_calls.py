@@ -14,7 +14,7 @@ from highwater.kafka.types import TopicPartition
 
 INTERNAL = ("__consumer_offsets", "__transaction_state")
 SHOWN_S = 30.0
-"""How long ZooKeeper may take to show what the brokers know already."""
+"""How long the harness's view of ZooKeeper may lag behind what the brokers know already."""
 
 
 def topics(stage: Stage) -> list[dict[str, Any]]:
@@ -69,7 +69,8 @@ def _led(stage: Stage, wanted: NewTopic) -> bool:
 
 
 async def elect_first_replicas(stage: Stage) -> None:
-    """Makes the first replica of every partition its leader; ControlError where one stays away."""
+    """Makes the first replica of every partition its leader; ControlError where one of them does
+    not become it in time."""
     await elect_preferred(stage.cluster)
     if not await stage.zookeeper.wait(lambda: not _led_elsewhere(stage), SHOWN_S):
         places = ", ".join(map(str, _led_elsewhere(stage)))

@@ -40,16 +40,17 @@ _LEADER = re.compile(r"leader of (\S+) is (not )?(.+)")
 
 
 class Wait:
-    """One wait."""
+    """One wait for a condition."""
 
     def __init__(self, stage: Stage, desk: FaultDesk) -> None:
         self._stage = stage
         self._desk = desk
         self._seen: list[str] = []
-        """The condition's last view, where it is not about partitions."""
+        """What the condition saw last, in words; empty if it is about partitions."""
 
     async def until(self, text: str, within_s: float) -> float:
-        """Waits; gives the seconds that it took.  ControlError: not understood, or too late."""
+        """Waits until `text` is true; gives the seconds that it took.  ControlError where `text` is
+        no condition, or does not come true in time."""
         await self._stage.zookeeper.catch_up()
         began = trio.current_time()
         condition, about = self._condition(text.strip())
