@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 _NETWORK: Network = RealNetwork()
 METADATA_VERSION = 7
 PATIENT_S = 10.0
-"""For one who asks again until there is an answer: each new connection is dear where it needs TLS
-and a login, and on a busy machine no attempt of two seconds may come to its end."""
+"""The timeout for callers that repeat a request until it is answered.  A new connection is slow
+where it needs TLS and a login: on a busy machine no attempt of two seconds might ever succeed."""
 
 
 async def ask(
@@ -61,8 +61,8 @@ async def metadata(
 
 
 async def brokers_known(address: tuple[str, int]) -> set[int]:
-    """The brokers in this broker's metadata; empty where it does not answer, or knows of no
-    controller yet (it then names only itself, as no controller has told it of others)."""
+    """The brokers in this broker's metadata; empty if it does not answer, or knows no controller
+    yet (before a controller's first UpdateMetadata it names only itself)."""
     try:
         answer = await metadata(address, [], PATIENT_S)
     except (OSError, BadMessage, trio.BrokenResourceError):

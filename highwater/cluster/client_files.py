@@ -1,7 +1,7 @@
 """The settings of a secured cluster's clients: properties for each common library.
 
 The folder `secure` of the cluster has users.json (passwords), authority.pem, and USER.pem (key and
-certificate).  The standard library alone, as tests' own processes read it.
+certificate).  This module imports the standard library alone, because users' tests import it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 
 
 class NoSuchClient(ValueError):
-    """One clear line."""
+    """No client has this name or login; the message is one clear line."""
 
 
 def encrypted(security: str) -> bool:
@@ -41,7 +41,7 @@ class Way:
     security: str = "plaintext"
     """One of PROTOCOLS."""
     secure: str = ""
-    """The cluster's folder `secure`, where it is not plaintext."""
+    """The cluster's folder `secure`; empty with plaintext."""
     user: str = ""
 
     def connect(self, library: str = "librdkafka") -> dict[str, Any]:
@@ -122,7 +122,7 @@ def _python(
 
 
 def _with_context(settings: dict[str, Any]) -> dict[str, Any]:
-    """aiokafka takes a context of the standard library in place of files."""
+    """Replaces the files by an `ssl.SSLContext`, which is what aiokafka takes."""
     import ssl
 
     authority = settings.pop("ssl_cafile", None)

@@ -1,9 +1,9 @@
 """Faults of the hosts of a cluster's brokers: their disks and wall clocks.
 
-Linux itself makes a disk full: the process may let no file grow any more (RLIMIT_FSIZE), so each
-of its writes fails (EFBIG), that of its own output, too.  A slow disk and a clock that jumps need a
-door into the process (`world.real.fault_door`), which only Highwater's brokers have: no system lets
-a process without privileges slow another's disk or move its clock.
+A full disk is made with Linux's own means: the process may let no file grow any more
+(RLIMIT_FSIZE), so each of its writes fails (EFBIG), even those to its own output.  A slow disk and
+a clock that jumps need a door into the process (`world.real.fault_door`), which only Highwater's
+brokers have: no system lets an unprivileged process slow another's disk or move its clock.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ NO_LIMITS = "only Linux sets the limits of a process that runs (prlimit)"
 
 
 def refuse_writes(pid: int) -> Callable[[], None]:
-    """Lets a process write nothing more to any file; gives what allows it again.  Sockets are no
-    files.  Raises OSError where this user may not set its limits, or the system cannot.
+    """Keeps a process from writing to any file; returns the function that allows it again.  Sockets
+    are not affected.  Raises OSError where this user may not set its limits, or the system cannot.
 
     CPython and the JVM ignore the signal (SIGXFSZ) that would end the process.
     """

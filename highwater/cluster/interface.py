@@ -49,7 +49,7 @@ a machine of two shared cores each has taken more than five times as long.
 
 BROKER_LINKS, SEGMENTS = "links between brokers", "segments"
 CLIENT_MESSAGES, DELETE = "messages of clients", "delete"
-"""Further things that a cluster may lack, beside verbs and members."""
+"""Things that a cluster may lack and that are neither verbs nor members."""
 
 TRACEBACK = "Traceback (most recent call last):"
 
@@ -66,7 +66,7 @@ class ClusterError(Exception):
 
 
 def require_running(cluster: Cluster, member: str) -> None:
-    """Raises ClusterError for a name that is no member, or of one that does not run."""
+    """Raises ClusterError if this is no member, or one that does not run."""
     require_member(cluster, member)
     if not cluster.running(member):
         up = [m for m in cluster.members() if cluster.running(m)]
@@ -74,14 +74,14 @@ def require_running(cluster: Cluster, member: str) -> None:
 
 
 def require_awake(cluster: Cluster, member: str) -> None:
-    """Raises ClusterError for a member that does not run, or that stands still and obeys nobody."""
+    """Raises ClusterError for a member that does not run, or is paused and can do nothing."""
     require_running(cluster, member)
     if cluster.paused(member):
         raise ClusterError(f"{member} is paused: resume it first")
 
 
 def require_paused(cluster: Cluster, member: str) -> None:
-    """Raises ClusterError for a member that does not run, or that does not stand still."""
+    """Raises ClusterError for a member that does not run, or is not paused."""
     require_running(cluster, member)
     if not cluster.paused(member):
         still = [m for m in cluster.members() if cluster.paused(m)]
@@ -89,23 +89,23 @@ def require_paused(cluster: Cluster, member: str) -> None:
 
 
 def require_member(cluster: Cluster, member: str, *further: str) -> None:
-    """Raises ClusterError, with the known names, where this is none of them."""
+    """Raises ClusterError, with the known names, if this is neither a member nor in `further`."""
     names = [*cluster.members(), *further]
     if member not in names:
         raise ClusterError(f"no member {member!r}: there are {', '.join(names)}")
 
 
 FIRST_CONTROLLER = 101
-"""The node id of a first controller that is a process of its own, as KRaft mode can have them."""
+"""The node id of the first controller, where KRaft controllers are processes of their own."""
 
 
 def controller_ids(count: int) -> list[int]:
-    """The node ids of so many controllers apart."""
+    """The node ids of `count` controllers that are processes of their own."""
     return list(range(FIRST_CONTROLLER, FIRST_CONTROLLER + count))
 
 
 def controller(number: int) -> str:
-    """The member that is a controller and no broker."""
+    """The name of the member that is this controller, where it is no broker."""
     return f"controller-{number}"
 
 
@@ -143,7 +143,7 @@ class Cluster(Protocol):
 
     @property
     def inner_bootstrap(self) -> str:
-        """As `bootstrap`, for clients on the cluster's own machine."""
+        """The bootstrap servers for clients on the cluster's own machine, as in `bootstrap`."""
 
     @property
     def direct_bootstrap(self) -> str:
@@ -164,7 +164,7 @@ class Cluster(Protocol):
     def paused(self, member: str) -> bool: ...
 
     def pid_of(self, member: str) -> int | None:
-        """Its process, where the runtime shows one and it runs."""
+        """The pid of a member; None where it does not run, or the runtime shows no pids."""
 
     def port_of(self, member: str) -> int:
         """The port at which clients reach it."""

@@ -55,8 +55,8 @@ def require_room(given: Mapping[str, str], brokers: int) -> None:
 async def create(cluster: Brokers, timeout_s: float) -> None:
     """Returns when each broker names a coordinator of both kinds; StartError where one does not.
 
-    The first broker alone is asked until the topics are there.  The others hear of them from the
-    controller a moment later, and a client may ask any of them first.
+    Until the topics exist, only the first broker is asked.  The others learn of them from the
+    controller a moment later; they are waited for, because a client may ask any of them first.
     """
     lacking = ""
     with trio.move_on_after(timeout_s):
@@ -73,7 +73,7 @@ async def create(cluster: Brokers, timeout_s: float) -> None:
 
 
 async def _asked(address: tuple[str, int], kind: int, topic: str) -> ErrorCode:
-    """NONE, or an error that may pass; StartError for one that no retry mends."""
+    """NONE, or an error that may pass; StartError for one that no retry can cure."""
     request = FindCoordinatorRequest(key="highwater", key_type=kind)
     try:
         code = code_of((await ask(address, request, _VERSION)).error_code)

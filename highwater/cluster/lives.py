@@ -26,7 +26,7 @@ class Lives:
         self._log: LineLog | None = None
 
     def note(self, member: str, state: str) -> None:
-        """`member` has come into this state just now; does nothing where it already was."""
+        """Notes that `member` has just changed to this state; does nothing if it was in it."""
         if self.states.get(member) == state:
             return
         self.states[member] = state

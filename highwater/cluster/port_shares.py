@@ -8,6 +8,6 @@ SETTING = "HIGHWATER_PORTS"
 
 
 def share_of_ports(part: int, parts: int) -> str:
-    """A value of HIGHWATER_PORTS for the `part`th (from 0) of so many that run side by side."""
+    """The value of HIGHWATER_PORTS for run `part` (from 0) of `parts` runs side by side."""
     each = (HIGH - LOW) // parts
     return f"{LOW + part * each}-{LOW + (part + 1) * each}"

@@ -27,7 +27,7 @@ _last_given: int | None = None
 
 
 class PortInUse(Exception):
-    """One clear line: the port, its use, and the remedy."""
+    """A port is taken; the message is one clear line with the port, its use, and the remedy."""
 
 
 def is_free(port: int, host: str = "127.0.0.1") -> bool:
@@ -67,7 +67,7 @@ def _claim(port: int, folder: Path) -> Iterator[None]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            other = lock.read().strip()  # empty until the other has written it
+            other = lock.read().strip()  # the other's folder; empty until it has written that
             who = f"the cluster in {other}" if other else "another cluster that is starting"
             remedy = f"stop it (highwater down --dir {other})" if other else "stop it"
             raise PortInUse(
@@ -95,8 +95,9 @@ def port_range(environment: Mapping[str, str] = os.environ) -> tuple[int, int]:
 def free_ports(count: int, without: Collection[int] = ()) -> list[int]:
     """Distinct ports that are free now, and not in `without`.
 
-    The search starts at a place of this process's own, and goes on from there, because clients of
-    an ended cluster may still try its ports, and must not find the next cluster there.
+    The search starts at a port that differs from process to process, and each call goes on where
+    the last one ended: clients of an ended cluster may still try its ports, and must not find the
+    next cluster there.
     """
     global _last_given
     low, high = port_range()

@@ -60,8 +60,8 @@ async def create_topics(
 async def create_new(
     cluster: Cluster, topics: list[NewTopic], *, exists_ok: bool, timeout_s: float = PATIENCE_S
 ) -> None:
-    """Asks until the topics are made and known; ClusterError with the missing part, and at once
-    where the controller's error is one that no retry mends."""
+    """Repeats the request until the topics exist and every running broker knows them.  ClusterError
+    names what is missing in the end; an error that no retry can cure raises it at once."""
     request = _creation(topics)
     last = "no answer"
     made: set[str] = set()
@@ -153,15 +153,15 @@ async def _known(cluster: Cluster, name: str) -> str:
 
 
 def _may_yet(cluster: Cluster, code: ErrorCode, topics: list[NewTopic]) -> bool:
-    """Whether an error may pass: running brokers may not have registered yet."""
+    """Whether a retry may help: a running broker may not have registered yet."""
     running = sum(cluster.running(broker(number)) for number in cluster.brokers)
     enough = max(topic.replication_factor for topic in topics) <= running
     return code is ErrorCode.INVALID_REPLICATION_FACTOR and enough
 
 
 async def _leaving(cluster: Cluster, answer: Any) -> bool:
-    """Whether a topic exists that no broker knows: its znode outlives a deletion's answer, and it
-    can be made once the replicas are gone."""
+    """Whether the topic is being deleted: it exists, but no broker knows it.  Its znode outlives
+    the answer to DeleteTopics, and it can be made again once the replicas are gone."""
     if answer.error_code != ErrorCode.TOPIC_ALREADY_EXISTS:
         return False
     return not await _known(cluster, answer.name)

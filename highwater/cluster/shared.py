@@ -43,7 +43,7 @@ class Ports:
     bound: dict[str, int]
     """The broker's own ports."""
     advertised: dict[str, int]
-    """The ports that it tells its clients: the proxies', where there are proxies."""
+    """The ports that the broker advertises: the proxies', where there are proxies."""
     zookeeper: int
     metrics: int = -1
     """The port of its metrics page, on Highwater's own brokers."""
@@ -64,7 +64,7 @@ class LocalCluster(ABC):
         self.lives = Lives()
         self.proxies: list[Proxy] = []
         self._lenders: dict[str, Lender] = {}
-        """By broker, where the proxies in front of it lend it their sockets."""
+        """Broker -> what lends it the sockets of the proxies in front of it."""
         self._further: dict[str, Any] = {}
         self._wanted: set[str] = set()
         """Members that should run now."""
@@ -107,11 +107,11 @@ class LocalCluster(ABC):
         return f"127.0.0.1:{self._zookeeper_port}"
 
     def _zookeepers(self) -> list[tuple[str, int]]:
-        """Where the ZooKeeper of the brokers is, past any proxy."""
+        """The addresses of the brokers' ZooKeeper itself, not of a proxy."""
         return [("127.0.0.1", self._zookeeper_port)]
 
     def address(self, number: int, listener: str = "EXTERNAL") -> tuple[str, int]:
-        """A broker's own address, beside any proxy."""
+        """A broker's own address, not that of a proxy."""
         return "127.0.0.1", self._ports[number].bound[listener]
 
     def members(self) -> list[str]:
@@ -210,12 +210,12 @@ class LocalCluster(ABC):
                 door = self.folder / broker(number) / "link-door"
                 door.parent.mkdir(parents=True, exist_ok=True)
                 lender = Lender(door, lent)
-                with suppress(OSError):  # a file system without sockets: the proxies keep theirs
+                with suppress(OSError):  # without sockets in the file system nothing is lent
                     await nursery.start(lender.serve)
                     self._lenders[broker(number)] = lender
 
     def _lends_to(self, number: int) -> bool:
-        """Whether a broker has the ports of its proxies until a fault needs these."""
+        """Whether a broker may borrow its proxies' ports until a fault needs the proxies."""
         return False
 
     async def _take_back_ports(self) -> None:
@@ -229,7 +229,7 @@ class LocalCluster(ABC):
                 )
 
     def _owner(self, number: int, listener: str) -> str:
-        """The member behind a listener of this broker's ports."""
+        """The member that serves this listener among this broker's ports."""
         return broker(number)
 
     async def _wait_ready(self, numbers: list[int], known: set[int], timeout_s: float) -> None:

@@ -54,14 +54,14 @@ FORMS = (
 
 
 class Target(Protocol):
-    """`str` of it is its name for people."""
+    """A cluster to break; its `str` is its name for people."""
 
     @property
     def brokers(self) -> Sequence[int]: ...
 
     @property
     def controllers(self) -> Sequence[str]:
-        """Its members that are controllers and no brokers, where it has such."""
+        """Its members that are controllers and no brokers; empty if it has none."""
 
     @property
     def lacks(self) -> Mapping[str, str]:
@@ -87,7 +87,7 @@ class ApacheRelease:
     brokers: tuple[int, ...] = (1, 2, 3)
     shared: bool = False
     zookeeper: str = ""
-    """As `--zookeeper` has it; empty: Java's where it can run here, else embedded."""
+    """The value of `--zookeeper`; empty: Java's if it can run here, else embedded."""
 
     def __str__(self) -> str:
         mode = "KRaft, controllers apart" if self.apart else "KRaft" if self.kraft else "ZooKeeper"
@@ -128,10 +128,10 @@ def parse(
     services: Sequence[str] = (),
     config: Path | None = None,
 ) -> Target:
-    """Raises StartError for a text that names no target, or an address where no broker answers.
+    """The target that a text names; StartError if it names none, or no broker answers there.
 
-    `services`: the brokers' of a Compose project, where not all that answer are to be broken.
-    `config`: a client's settings for a cluster at an address, where it asks for TLS or a login."""
+    `services`: the services of a Compose project whose brokers are to be broken, if not all are.
+    `config`: a client's settings, for a cluster at an address that requires TLS or a login."""
     if text.startswith("compose:"):
         return compose_target.find(text.removeprefix("compose:"), services)
     if not text.startswith("apache:") and all(map(_ADDRESS.fullmatch, text.split(","))):
@@ -145,7 +145,7 @@ def parse(
 
 
 def release(text: str) -> ApacheRelease:
-    """That of `apache:VERSION`; raises StartError."""
+    """The release that `apache:VERSION` names; raises StartError."""
     match = _APACHE.fullmatch(text)
     if match is None:
         raise StartError(f"{text!r} is not understood; write {FORMS}")

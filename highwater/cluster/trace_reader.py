@@ -1,7 +1,7 @@
 """Follows one request through a broker, or its connections, by the /trace of the metrics port.
 
-It listens to every broker, because the leader is not known yet; the first broker that has told
-everything about a request ends the trace.  To give it something to trace, a record is produced
+It listens to every broker, because the leader is not known yet; the trace ends when some broker has
+reported a request to its end.  To give it something to trace, a record is produced
 (acks=all) once all of them listen.
 """
 
@@ -36,8 +36,9 @@ class Wanted:
 
 
 async def follow(ports: Mapping[int, int], bootstrap: str, wanted: Wanted, show: Show) -> bool:
-    """`ports` are the metrics ports by broker; gives whether anything was told.  Raises StartError
-    where a broker cannot be listened to.
+    """Shows what the brokers report; returns whether any reported something.
+
+    `ports`: the metrics port of each broker.  Raises StartError where one cannot be read.
     """
     told = False
     with trio.move_on_after(wanted.seconds):
@@ -106,7 +107,7 @@ def line_of(number: int, line: Mapping[str, Any]) -> str:
 
 def _produce(bootstrap: str, topic: str) -> None:
     """Produces one record to an existing topic, over an open connection; raises StartError where
-    that topic cannot be, and ClientHangs.
+    the client reports an error, and ClientHangs.
     """
     from confluent_kafka import KafkaException, Producer
 

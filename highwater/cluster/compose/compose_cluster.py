@@ -75,7 +75,8 @@ class ComposeSettings:
     external_ports: Sequence[int] = ()
     """Fixed ports for clients; empty: free ones."""
     keep: bool = False
-    """The project is the folder's, and keeps its volumes: the next cluster there goes on."""
+    """Whether the project belongs to the folder and keeps its volumes for the next cluster there.
+    """
 
     @property
     def project(self) -> str:
@@ -91,7 +92,7 @@ def project_of(folder: Path) -> str:
 
 
 def delete_volumes(folder: Path) -> None:
-    """Deletes ZooKeeper's data, and all else that Docker keeps of the cluster in a folder."""
+    """Deletes ZooKeeper's data, and everything else that Docker keeps for a folder's cluster."""
     label = f"label=com.docker.compose.project={project_of(folder)}"
     listing = ["docker", "volume", "ls", "--quiet", "--filter", label]
     found = subprocess.run(listing, capture_output=True, text=True, check=True).stdout.split()
@@ -230,7 +231,7 @@ class ComposeCluster(LocalCluster):
 
     @property
     def ending(self) -> list[str]:
-        """The command of Compose that leaves no container behind."""
+        """The Compose command that removes all containers."""
         volumes = [] if self._settings.keep else ["--volumes"]
         return ["down", *volumes, "--timeout", "30" if self._settings.keep else "2"]
 
@@ -360,8 +361,8 @@ async def _docker(*arguments: str) -> str:
 
 
 async def _gateway() -> list[str]:
-    """The host's address on the engine's bridge, to which the containers' host-gateway leads; none
-    on Docker Desktop, where it leads to 127.0.0.1.
+    """The host's address on the engine's bridge, which the containers reach as host-gateway; empty
+    on Docker Desktop, where host-gateway leads to 127.0.0.1.
     """
     text = await _docker("network", "inspect", "bridge")
     found = re.search(r'"Gateway": "([0-9.]+)"', text)

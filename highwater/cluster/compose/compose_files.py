@@ -1,7 +1,8 @@
-"""compose.yaml and what its images are built of, from a clone or from the installed package.
+"""compose.yaml and the files of which its images are built, in a clone or an installed package.
 
-An installed package has no folder of the clone's shape, which the Dockerfiles expect: it is laid
-out in the project's cache once, under a name that its contents give.
+The Dockerfiles expect a folder with the layout of a clone, which no installed package has.  So its
+files are copied into the project's cache in that layout, once, under a name derived from their
+contents.
 """
 
 from __future__ import annotations
@@ -18,9 +19,9 @@ from highwater.maven import cache_dir
 
 PACKAGE = Path(__file__).resolve().parents[2]
 ROOMS = ("broker", "controller", "spark")
-"""Of the package; in a clone they lie beside it."""
+"""Packages inside `highwater`; in a clone these folders lie beside it."""
 _NOT_IN_IMAGES = ("_vendor", "compose", "docs", *ROOMS)
-"""What the package has at its top, and a clone has elsewhere."""
+"""Entries at the package's top that a clone has elsewhere."""
 _LEFT_OUT = shutil.ignore_patterns("__pycache__", "*.so")
 
 
@@ -36,7 +37,7 @@ def compose_file() -> Path:
 
 
 def laid_out(package: Path, cache: Path) -> Path:
-    """The folder in `cache` that has the package's files as they lie in a clone."""
+    """The folder in `cache` that has the package's files in the layout of a clone."""
     cache.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=cache, prefix=".compose-") as name:
         work = Path(name) / "compose"

@@ -1,14 +1,15 @@
-"""A witness by the brokers' own answers, for clusters whose ZooKeeper is not there or out of reach.
+"""A witness that uses the brokers' own answers, for clusters without a ZooKeeper in reach.
 
-Theory of operation.  One task a broker keeps a connection past every proxy, and asks for Metadata
-twenty times a second and for DescribeQuorum (KIP-595) five times.  A broker that is cut off, or
-stands still, answers with what it knew, so of two answers with the same leader epoch the one of
-the *reporter* counts: the broker that has the most of the quorum's log, by the quorum's leader; or
-the controller itself, where ZooKeeper elects it.  An older leader epoch never counts.  So this
-witness could not see an epoch fall: it leaves `controller_epochs` empty, and R10 idle.
+Theory of operation.  One task for each broker keeps a connection past every proxy.  It requests
+Metadata twenty times a second, and DescribeQuorum (KIP-595) five times.  A broker that is cut off
+or stands still goes on to answer with outdated knowledge.  So of two answers with the same leader
+epoch, that of the *reporter* counts: the broker that has the most of the quorum's log, as the
+quorum's leader says; or the controller itself, where ZooKeeper elects it.  An older leader epoch
+never counts.  So this witness could not see an epoch fall: it leaves `controller_epochs` empty, and
+R10 has nothing to check.
 
-The time at which a state was written is not told.  A line of the log has the time of the last
-answer before it, which is too early, never too late: so C13 may excuse too much, and never accuses
+No answer says when a state was written.  A line of the log has the time of the last answer before
+it, which may be too early and is never too late: so C13 may excuse too much, but never accuses
 wrongly.
 """
 
@@ -33,10 +34,11 @@ from highwater.world.real.network import RealNetwork
 POLL_S = 0.05
 QUORUM_S = 0.2
 OPEN_S = 10.0
-"""A new connection is dear where it needs TLS and a login; a dead broker refuses it at once."""
+"""The timeout for a new connection, which is slow where it needs TLS and a login; a dead broker
+refuses it at once."""
 ANSWER_S = 5.0
 FRESH_S = 1.5
-"""For how long the answer about the quorum decides who reports."""
+"""How long an answer of DescribeQuorum decides which broker is the reporter."""
 START_S = 10.0
 METADATA_VERSION = 7
 _DESCRIBE_QUORUM = next(key for key, (name, _) in APIS.items() if name == "DescribeQuorum")
@@ -50,7 +52,7 @@ class AdminWitness(Witness):
         super().__init__(log)
         self._addresses = dict(addresses)
         self._topics: set[str] | None = set()
-        """None: all."""
+        """The topics to ask for; None: all."""
         self._reporter: int | None = None
         self._reporter_s = 0.0
         self._answered_s: dict[int, float] = {}
@@ -100,7 +102,7 @@ class AdminWitness(Witness):
                 )
                 await self._ask(number, connection)
             except (OSError, BadMessage, trio.BrokenResourceError):
-                await trio.sleep(2 * POLL_S)  # it is down, or stands still
+                await trio.sleep(2 * POLL_S)  # the broker is down, or stands still
             finally:
                 if connection is not None:
                     connection.close()
@@ -122,14 +124,14 @@ class AdminWitness(Witness):
     # --- what it makes of the answers
 
     def take_quorum(self, answer: Any) -> None:
-        """The quorum's leader, and who has the most of its log."""
+        """Takes the quorum's leader from an answer, and the broker that has the most of its log."""
         found = [p for topic in answer.topics for p in topic.partitions]
         if answer.error_code or not found or found[0].error_code or found[0].leader_id < 0:
             return
         quorum = found[0]
         with self._lock:
             if quorum.leader_epoch < self.controller_epoch:
-                return  # of a leader that has lost its office, and does not know
+                return  # it comes from a leader that has been replaced and does not know it
             ends = {
                 r.replica_id: (r.log_end_offset, r.replica_id == quorum.leader_id)
                 for r in [*quorum.current_voters, *quorum.observers]
@@ -151,11 +153,12 @@ class AdminWitness(Witness):
     def take_metadata(
         self, number: int, answer: Any, has_quorum: bool, *, everything: bool = False
     ) -> None:
-        """The leaders and ISRs in the answer of broker `number`."""
+        """Takes the leaders and ISRs from the answer of broker `number`."""
         with self._lock:
             self._answered_s[number] = time.monotonic()
             if not has_quorum and answer.controller_id == number:
-                # ZooKeeper's: the one that takes itself for it; which epoch it has is not told
+                # with ZooKeeper the controller is the broker that names itself; no answer has its
+                # epoch, so its moves are counted
                 moved = self.controller not in (None, number)
                 self._controller(number, self.controller_epoch + moved, int(moved))
                 self._reporter, self._reporter_s = number, time.monotonic()
@@ -172,7 +175,7 @@ class AdminWitness(Witness):
                 self._forget(answer, everything)
 
     def _reports(self, number: int) -> bool:
-        """Whether this broker's answers count: the reporter's do, or any one's for lack of it."""
+        """Whether this broker's answers count: it is the reporter, or no reporter answers."""
         now = time.monotonic()
         if self._reporter is None or now - self._reporter_s > FRESH_S:
             return True
@@ -198,7 +201,7 @@ class AdminWitness(Witness):
         self._note(tp, new, written_ns=before)
 
     def _forget(self, answer: Any, everything: bool) -> None:
-        """Deleted topics."""
+        """Forgets deleted topics."""
         unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         gone = {t.name for t in answer.topics if t.error_code == unknown}
         if everything:

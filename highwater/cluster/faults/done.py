@@ -20,6 +20,6 @@ class Done:
     effect_at_undo: bool = False
     """The fault's own effect is known only when it ends."""
     felt: Callable[[], int] | None = None
-    """How many streams or messages it has met so far, where only time can tell."""
+    """How many streams or messages the fault has met so far; None if its effect is seen at once."""
     holds: Callable[[], bool] | None = None
     """Whether a fault that lasts is still there: something else may have ended it."""

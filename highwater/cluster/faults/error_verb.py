@@ -54,7 +54,7 @@ async def answer(stage: Stage, fault: Fault) -> Done:
 
 
 def told(rule: Rule) -> Effect:
-    """What a rule has done, in words."""
+    """A sentence about the answers that a rule has given."""
     if not rule.matched:
         return None
     clients = ", ".join(f"{n} of {name or 'no name'}" for name, n in rule.answered.most_common())

@@ -15,7 +15,7 @@ from highwater.world.real.fault_door import FaultDoor
 
 
 async def disk_full(stage: Stage, fault: Fault) -> Done:
-    """Lets a broker write nothing more.  Kafka's answer is that the log directory fails, and that a
+    """Keeps a broker from writing anything more.  In Kafka the log directory then fails, and a
     broker without any directory halts."""
     member = stage.target(fault)
     require_running(stage.cluster, member)
@@ -62,7 +62,8 @@ def _lasting(
     told: Callable[[int], str],
     holds: Callable[[], bool],
 ) -> Done:
-    """A fault through the door that is yet to begin; its effect is how often the broker met it."""
+    """The result of a verb that acts through the broker's door; its effect is how often the broker
+    met the fault, and is known only at its end."""
     before = met()
 
     async def undo() -> Effect:

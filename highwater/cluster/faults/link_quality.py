@@ -40,7 +40,7 @@ def _slow(stage: Stage, fault: Fault, slowness: Slowness, word: str) -> Done:
 
 
 async def reset_peer(stage: Stage, fault: Fault) -> Done:
-    """Resets each connection between the members, by whichever of them it was opened."""
+    """Resets each connection between the members, whichever of them opened it."""
     pairs = stage.directions(fault)
     count = stage.links.reset(*pairs)
     if not count:

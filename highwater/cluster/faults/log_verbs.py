@@ -1,5 +1,5 @@
-"""The verbs of a topic's logs: `roll`, `retain`, `compact`.  Each broker works on its replicas at
-once, and answers when it is done (`broker/log/upkeep.py`)."""
+"""The verbs of a topic's logs: `roll`, `retain`, `compact`.  They make each broker work on its
+replicas now, and it answers when the work is done (`broker/log/upkeep.py`)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Worked(NamedTuple):
 
 
 async def _ask(address: tuple[str, int], work: int, topic: str, partition: int) -> Worked:
-    """Raises OSError, and ClusterError with the broker's own words."""
+    """Makes one broker do the work; raises OSError, and ClusterError with the broker's message."""
     connection = await ClientConnection.open(
         RealNetwork(), *address, "highwater-harness", timeout_s=10.0
     )

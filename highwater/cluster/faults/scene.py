@@ -28,7 +28,7 @@ PARTITIONS_UNASKED = ("Metadata", "DescribeTopicPartitions")
 
 
 class Wrong(ScheduleError):
-    """A mistake, without its place."""
+    """A mistake in an entry; whoever knows the entry's place in the file adds it."""
 
 
 @dataclass(slots=True)
@@ -42,7 +42,7 @@ class Scene:
     rules: list[str] = field(default_factory=list)
     """Labels of entries that hold or drop messages: `release` can name them."""
     controllers: Sequence[str] = ()
-    """Those in processes of their own."""
+    """The members that are controllers in processes of their own."""
     apps: Sequence[str] = ()
     """The copies of the application under test."""
     lacks: Mapping[str, str] = field(default_factory=dict)
@@ -134,7 +134,7 @@ class Scene:
 
 OTHERS = "other brokers"
 ANY_COPY = "any copy"
-"""One of the application's that has partitions."""
+"""A copy of the application to which partitions are assigned."""
 
 
 def is_flag(scene: Scene, value: Any) -> None:
@@ -254,8 +254,9 @@ def check_plane(scene: Scene, fault: Fault) -> None:
 
 
 def check_answer(scene: Scene, fault: Fault) -> None:
-    """Checks that there are such answers, with a place for the error where it is wanted."""
-    # the schemas, which are costly to import: the command line reads the table of verbs, too
+    """Checks that this API's answers can carry an error, for the topic or partition if named."""
+    # imported late: it loads the schemas, and the command line needs the table of verbs without
+    # them
     from highwater.cluster.links.error_answers import can_carry, names
 
     params = {"from" if fault.params["side"] == "request" else "to": CLIENTS, **fault.params}

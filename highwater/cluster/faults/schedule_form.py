@@ -36,7 +36,7 @@ ENTRY = ("at", "after", "name", "target", "for", "as")
 
 
 def load(path: Path, verbs: Mapping[str, Verb] = SCHEDULED) -> list[Fault]:
-    """The schedule in a file, of these verbs; ScheduleError with the place of a mistake."""
+    """Reads a schedule that may use these verbs; ScheduleError has the place of a mistake."""
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:

@@ -22,8 +22,8 @@ Led = dict[TopicPartition, PartitionState]
 
 
 async def at_once(verb: Callable[[str], Awaitable[object]], members: Sequence[str]) -> None:
-    """Puts all of these members through a verb; raises the first ClusterError, as one and not as a
-    group, once all have been through."""
+    """Applies a verb to all these members at once.  When all are done, it raises the first
+    ClusterError itself, not in an exception group."""
     failed: list[ClusterError] = []
 
     async def one(member: str) -> None:
@@ -43,7 +43,7 @@ async def at_once(verb: Callable[[str], Awaitable[object]], members: Sequence[st
 class Stage:
     cluster: Cluster
     zookeeper: Witness
-    """By ZooKeeper, or by the brokers' answers where there is none."""
+    """The witness of leaders and ISRs; it uses the brokers' answers where there is no ZooKeeper."""
     rng: random.Random
     names: dict[str, list[str]] = field(default_factory=dict)
     rules: dict[str, Rule] = field(default_factory=dict)

@@ -58,8 +58,8 @@ def resolve(
     others_than: list[str] | None = None,
     named: Callable[[int], str] = broker,
 ) -> list[str]:
-    """The members that a target names now; raises ClusterError where there are none.  `named`: of
-    a node id the member's name."""
+    """The members that a target names now; raises ClusterError where there are none.  `named`:
+    gives the member's name for a node id."""
     text = text.strip()
     lower = text.lower()
     if text.startswith("$"):
@@ -104,7 +104,7 @@ def resolve(
 
 
 def _java_hash(text: str) -> int:
-    """String.hashCode, as Utils.abs has it: a group's partition is this modulo their number."""
+    """Utils.abs of String.hashCode; modulo the number of partitions it is a group's partition."""
     number = 0
     units = text.encode("utf-16-be")
     for at in range(0, len(units), 2):

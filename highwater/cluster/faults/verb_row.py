@@ -12,7 +12,7 @@ from highwater.cluster.faults.fault_model import Fault
 from highwater.cluster.faults.scene import Scene
 
 Effect = Callable[[Any, Fault], Awaitable[Done]]
-"""Carries a fault out on a `Stage`; a verb of runs alone, on a `ChaosStage`."""
+"""Carries a fault out on a `Stage`; a verb with `only="runs"`, on a `ChaosStage`."""
 
 
 class Kind(Enum):
@@ -29,7 +29,7 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A field of a verb's own."""
+    """A field that a verb adds to those of every entry."""
 
     name: str
     meaning: str
@@ -40,7 +40,7 @@ class Field:
     choices: tuple[str, ...] = ()
     required: bool = False
     default: Any = None
-    """The value that the effect sees where none is given; None: it sees none."""
+    """The value that the effect gets if the entry has none; None: it gets no value."""
 
     @property
     def text(self) -> str:
@@ -75,7 +75,7 @@ class Verb:
     lasts: bool = False
     """Whether `for` has a meaning, because something ends the fault."""
     mended_at_once: bool = False
-    """Whether a schedule without `for` ends it as soon as its effect was seen."""
+    """Whether the fault ends as soon as its effect was seen, if its entry has no `for`."""
     makes_rule: bool = False
     """Whether `release` can name it, by its `as`."""
     only: Literal["", "schedules", "runs"] = ""
@@ -83,8 +83,8 @@ class Verb:
     commands: tuple[str, ...] = ()
     """The user's commands that it takes on a cluster that others started."""
     by_links: bool = False
-    """Whether everything passes through the proxies from then on.  A member that stands still could
-    not hand its connections to them any more."""
+    """Whether the verb makes all traffic pass through the proxies from then on.  A member that
+    stands still could not hand its connections to them any more."""
     cannot: Mapping[Kind, str] = field(default_factory=dict)
     """The kinds of cluster that cannot have it, with the reason."""
 

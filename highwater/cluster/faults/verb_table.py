@@ -45,7 +45,7 @@ _BESIDE: Mapping[Kind, Mapping[str, str]] = {
     },
     Kind.TLS: {CLIENT_MESSAGES: "clients come over TLS, where no message can be seen"},
 }
-"""What a kind of cluster lacks beside verbs."""
+"""What a kind of cluster lacks in addition to verbs."""
 
 _NOT_OURS = {Kind.FOREIGN: "only Highwater's own brokers can do it when they are asked"}
 _MEMBER = Target("a member", Scene.member)
@@ -221,12 +221,12 @@ GROUPS: Mapping[str, tuple[Verb, ...]] = {
              commands=("kill", "start", "pause", "resume")),
     ),
 }  # fmt: skip
-"""By the headings under which pages list them."""
+"""The verbs by the headings under which pages list them."""
 VERBS: dict[str, Verb] = {row.name: row for rows in GROUPS.values() for row in rows}
 SCHEDULED = {name: row for name, row in VERBS.items() if row.only != "runs"}
-"""Those of schedules that need no workload of a run."""
+"""The verbs that a schedule can use without the workload of a run."""
 FAULTS = {name: row for name, row in VERBS.items() if not row.only}
-"""Those that can be asked for one at a time."""
+"""The verbs that a caller can use one at a time, without a schedule."""
 IN_CONTAINERS = (Kind.DOORLESS, Kind.ELSEWHERE)
 
 

@@ -137,7 +137,7 @@ async def resume(stage: Stage, fault: Fault) -> Done:
 
 
 async def stand_still(stage: Stage, fault: Fault) -> Done:
-    """Stops the cluster and its clients at once, like a machine that its host has stopped."""
+    """Pauses the cluster and its clients at once, like a virtual machine that its host pauses."""
     cluster = stage.cluster
     members = [m for m in cluster.members() if cluster.running(m) and not cluster.paused(m)]
     clients = stage.clients()
@@ -203,7 +203,7 @@ async def _start_all(stage: Stage) -> Effect:
     began = trio.current_time()
     async with trio.open_nursery() as nursery:
         for member in sorted(stage.down):
-            # a start too slow for a fault may be complete by now, or later
+            # the start was too slow for this fault, but may be complete by now
             up = stage.cluster.running(member)
             nursery.start_soon(_await_member if up else start_member, stage, member)
     return f"all serve after {trio.current_time() - began:.1f} s"
@@ -225,7 +225,7 @@ async def isolate(stage: Stage, fault: Fault) -> Done:
     """Cuts one broker from all others, ZooKeeper, and controllers apart; clients still reach it."""
     member = stage.target(fault)
     others = [broker(n) for n in stage.cluster.brokers if broker(n) != member]
-    others += [ZOOKEEPER] * bool(stage.cluster.zookeeper_connect)  # it may be no member
+    others += [ZOOKEEPER] * bool(stage.cluster.zookeeper_connect)  # even if it is no member
     others += [m for m in stage.cluster.members() if APART.match(m)]
     return cut_pairs(stage, [p for o in others for p in ((member, o), (o, member))])
 
@@ -349,7 +349,7 @@ async def release(stage: Stage, fault: Fault) -> Done:
 
 
 async def swap_leader(stage: Stage, fault: Fault) -> Done:
-    # a client, which is costly to import: the command line reads the table of verbs, too
+    # imported late: it loads a client, and the command line needs the table of verbs without it
     from highwater.cluster.leader_moves import move_leader
 
     tp = parse_tp(fault.target)

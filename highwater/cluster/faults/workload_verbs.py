@@ -19,7 +19,7 @@ from highwater.cluster.run_folder import TopicInfo
 from highwater.kafka.types import TopicPartition
 
 ACKED_S = 3.0
-"""The extra time for the first record of acks=1 to be acknowledged by a leader that stands alone;
+"""The extra time in which a leader that stands alone must acknowledge its first record of acks=1;
 less than a session, after which it is no leader any more."""
 ATTEMPTS = 3
 """How often `lose_unreplicated` tries."""
@@ -74,8 +74,8 @@ def _could_be_led_by_others(stage: ChaosStage, tp: TopicPartition) -> bool:
 async def _sever(
     stage: ChaosStage, leader: str, others: list[str]
 ) -> Callable[[], Awaitable[object]]:
-    """Keeps the others from fetching; gives the undoing.  They stand still where no link between
-    brokers can be cut."""
+    """Keeps the others from fetching; returns what undoes that.  Where no link between brokers can
+    be cut, it pauses them."""
     if BROKER_LINKS not in stage.cluster.lacks:
         done = cut_pairs(stage, [p for o in others for p in ((leader, o), (o, leader))])
         assert done.undo is not None
@@ -106,9 +106,9 @@ async def lose_unreplicated(stage: ChaosStage, fault: Fault) -> Done:
     """Makes the loss that acks=1 allows: both followers are cut off, the leader acknowledges alone,
     and dies.
 
-    Nothing is lost where the leadership moved just before the cut (a preferred election), where a
-    busy machine let the followers' sessions run out, or where nothing was acknowledged in time.
-    Then it is tried again, and the effect says at which attempt it came about.
+    Nothing is lost if the leadership moved just before the cut (a preferred election), if a busy
+    machine let the followers' sessions run out, or if nothing was acknowledged in time.  Then it
+    tries again, and the effect says which attempt succeeded.
     """
     tp = TopicPartition(stage.lossy.name, 0)
     for attempt in range(1, ATTEMPTS + 1):
@@ -148,17 +148,17 @@ async def lose_once(stage: ChaosStage, fault: Fault, tp: TopicPartition) -> Done
     shrink = _shrink_of(stage, leader, tp)
     stage.links.add(shrink)
     try:
-        if not paused:  # who stands still for longer than its session is no follower any more
+        if not paused:  # a paused follower must go on before its session runs out
             await trio.sleep(float(fault.params["seconds"]))
-        with trio.move_on_after(ACKED_S):  # a busy machine may not have come to it yet
+        with trio.move_on_after(ACKED_S):  # a busy machine may need this long for the first record
             while stage.workload.acked_by("producer-acks1") == before:
                 await trio.sleep(0.05)
         now = stage.zookeeper.partitions[tp]
-        alone = not paused and len(now.isr) < 2  # who paused them learns it from the error below
+        alone = not paused and len(now.isr) < 2  # if paused, the error below reports it
         if now.leader != state.leader or alone:
             return Done(leader)
         await kill_member(stage, leader, led)
-        # what it had sent before it died is still on its way, and must not arrive after the heal
+        # the leader's last messages are still on their way, and must not arrive after the heal
         stage.links.reset(*(pair for o in others for pair in ((leader, o), (o, leader))))
         shrink.action = Action.DROP
     finally:

@@ -2,8 +2,8 @@
 and go.
 
 It is connected past every proxy.  Watches are one-shot: of two changes in quick succession it may
-see only the later one, so its counts are lower bounds, and `leader_epoch` tells the number of
-elections.
+see only the later one.  So its counts are lower bounds; the number of elections is known exactly,
+from `leader_epoch`.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ class ZooKeeperWitness(Witness):
         super().__init__(log)
         self._topics: set[str] = set()
         self._current: dict[TopicPartition, object] = {}
-        """A mark of each partition's watcher; one of an earlier topic of that name has another."""
+        """A token for each partition's watcher, so that the watcher of an earlier topic of the same
+        name can be told from the present one."""
         self._zk: Any = KazooClient(
             hosts=connect, timeout=10.0, connection_retry={"max_tries": -1, "max_delay": 1.0}
         )

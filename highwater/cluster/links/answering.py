@@ -1,7 +1,7 @@
 """The rules with `Action.ANSWER` at one message: which of them takes it, and what is sent instead.
 
-A rule counts a message once an answer with its error was made.  What it cannot read is counted
-apart and goes on as it is.  Of several rules the first one answers.
+A rule counts a message once an answer with its error was made.  A message that it cannot read goes
+on unchanged, and is counted apart.  Of several rules the first one that can answer does.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ async def read_whole(
 async def rewritten_frame(
     asked: tuple[int, int], head: bytes, frames: Frames, replace: Replace
 ) -> bytes:
-    """An answer's first bytes, or the whole of it, with other addresses, where it may have some."""
+    """The whole answer with its addresses replaced, if this API's answers have addresses; else the
+    answer's first bytes as they are."""
     if not must_be_read(*asked):
         return head
     frame = (head + await frames.rest_of_frame())[4:]
@@ -51,7 +52,7 @@ async def rewritten_frame(
 
 
 def answer_instead(links: Links, message: Message, asked: Asked, frame: bytes) -> bytes | None:
-    """The answer (without its size) to this request; None where the member is to be asked."""
+    """A rule's answer (without its size) to this request; None if the member shall answer."""
     header = parse_request_header(frame)
     body = memoryview(frame)[header.body_position :]
 
@@ -72,7 +73,7 @@ def answer_with_error(links: Links, message: Message, asked: Asked, frame: bytes
 
 
 def _by_rule(links: Links, message: Message, asked: Asked, made: Made) -> bytes | None:
-    for rule in links.answering(message):  # anew: some may have had their count meanwhile
+    for rule in links.answering(message):  # looked up again: some may be used up by now
         try:
             answer = made(rule, Chosen(rule.topic, rule.partition, links.topic_ids))
         except (BadMessage, UnknownApi, BadHeader):

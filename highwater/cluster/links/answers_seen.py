@@ -1,4 +1,4 @@
-"""What the proxies take from members' answers to clients: errors, and the names of topics."""
+"""The proxies' notes on members' answers to clients: errors, and the names of topics."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from highwater.kafka.wire.header import BadHeader, api_name, response_body_posit
 
 PRODUCE, FETCH, METADATA = 0, 1, 3
 _WITH_TOPIC_IDS = 10
-"""The first version of Metadata whose answers have them."""
+"""The first version of Metadata whose answers have topic ids."""
 
 
 def take_note(links: Links, api_key: int, version: int, frame: memoryview) -> None:
-    """Counts errors, which clients hide behind their retries, and learns the ids of topics, by
-    which alone later requests name them.  `frame` is whole, without its size."""
+    """Counts errors, which clients hide behind their retries, and learns the names of topic ids,
+    because later requests name topics by id only.  `frame` is a whole answer, without its size."""
     if api_key not in (PRODUCE, FETCH) and not (api_key == METADATA and version >= _WITH_TOPIC_IDS):
         return
     try:

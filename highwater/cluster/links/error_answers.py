@@ -1,13 +1,13 @@
 """Answers with an error, as a broker would give them: built from a request, or put into an answer.
 
-Which places of an answer carry an error is found by walking its schema.  Of several the innermost
-gets it, because there clients look first: each partition, coordinator, resource or group.  The
-exceptions are those that Kafka makes: Metadata has its errors at topics, LeaveGroup at the top, and
-where an error is the group's or the fetch session's, OffsetFetch and Fetch have it there.
+The places of an answer that can carry an error are found by walking its schema.  Of several, the
+innermost gets the error, because clients look there first: each partition, coordinator, resource
+or group.  The exceptions are Kafka's own: Metadata has its errors at topics, LeaveGroup at the top;
+OffsetFetch has errors of the group at the top, and so has Fetch those of the fetch session.
 
 A structure with an error says nothing else, as in the getErrorResponse of Kafka's requests: its
 names stay, offsets, ids and epochs are -1, lists and records are empty.  A Fetch answer with an
-error at partitions is of no session (0), so that the broker and the client open a new one.
+error at partitions has the session id 0, so that the broker and the client open a new session.
 
 Pure.
 """
@@ -39,13 +39,13 @@ from highwater.kafka.wire.header import (
 )
 
 Way = tuple[str, ...]
-"""Field by field from the top of an answer to a structure."""
+"""The names of the fields that lead from the top of an answer to a structure in it."""
 
 _FETCH, _METADATA, _OFFSET_FETCH, _LEAVE_GROUP = 1, 3, 9, 13
 _DELETE_ACLS, _DESCRIBE_TOPIC_PARTITIONS = 31, 75
 _ERRORS: Final = ("error_code", "partition_error_code")
 _DEPTHS: Final = {_METADATA: 1, _LEAVE_GROUP: 0, _DELETE_ACLS: 1, _DESCRIBE_TOPIC_PARTITIONS: 1}
-"""Where Kafka has the errors of a whole request further out than the innermost place."""
+"""The depth at which Kafka has a request's errors, where that is not the innermost place."""
 _OF_SESSIONS: Final = {
     ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
     ErrorCode.INVALID_FETCH_SESSION_EPOCH,
@@ -57,7 +57,7 @@ _OF_OFFSETS: Final = {
     ErrorCode.UNSTABLE_OFFSET_COMMIT,
     ErrorCode.UNKNOWN_TOPIC_ID,
 }
-"""Of OffsetFetch: all others are of the group."""
+"""OffsetFetch has these errors at partitions; all other errors belong to the group."""
 _KINDS: Final = {
     "name": "topic", "topic": "topic", "topic_name": "topic", "topic_names": "topic",
     "topic_id": "topic_id",
@@ -68,17 +68,17 @@ _KINDS: Final = {
     "transactional_id": "transaction", "transactional_ids": "transaction",
     "resource_type": "resource_type", "resource_name": "resource_name",
 }  # fmt: skip
-"""The fields that tell which of several things a part of a request or an answer is about."""
+"""Field -> the kind of thing that it names: which topic, partition, ... a structure is about."""
 _NOTHING: Final[Mapping[str, Any]] = {
     "base_offset": -1, "high_watermark": -1, "committed_offset": -1, "low_watermark": -1,
     "leader_id": -1, "node_id": -1, "port": -1, "producer_epoch": -1, "aborted_transactions": None,
 }  # fmt: skip
-"""Where Kafka's value for nothing is another than the schema's default."""
+"""Kafka's value for "nothing", for fields where that is not the schema's default."""
 
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """The partitions that get the error: all, where nothing is named."""
+    """Which partitions get the error: those of this topic and number; all, if neither is given."""
 
     topic: str = ""
     partition: int | None = None
@@ -86,7 +86,7 @@ class Chosen:
     """Id -> name, as far as they are known."""
 
     def takes(self, known: Mapping[str, Any]) -> bool:
-        """Whether it chooses the thing with these keys, by their kinds."""
+        """Whether it chooses the structure with these keys (kind -> value)."""
         if self.partition is not None and known.get("partition") != self.partition:
             return False
         return not self.topic or self._topic(known) == self.topic
@@ -131,7 +131,7 @@ def can_carry(api_key: int) -> bool:
 
 
 def names(api_key: int) -> set[str]:
-    """What an answer tells errors apart by: "topic", "partition", both or neither."""
+    """What the errors of an answer can be given for: "topic", "partition", both or neither."""
     version = response_class(api_key).max_version
     found = {kind for way in places(api_key, version) for kind in _on(api_key, version, way)}
     return found & {"topic", "partition"}
@@ -216,7 +216,7 @@ def with_error(
         _set_error(answer, error)
     elif not _put(answer, fields, ways[0], version, {}, error, chosen):
         return None
-    answer._header = None  # kafka-python's decoder leaves it out, and its encoder looks at it
+    answer._header = None  # kafka-python's encoder reads it, but its decoder does not set it
     return frame[:at] + _encoded(api_key, version, answer, error, throttle_ms)
 
 
@@ -245,7 +245,7 @@ def _blank(cls: Any, fields: Any, version: int) -> Any:
     item = cls()
     for one in fields.values():
         if one.is_array() and getattr(item, one.name) is not None:
-            setattr(item, one.name, [])  # the default is one list for all
+            setattr(item, one.name, [])  # a new list: all items share the default one
         if one.name in _NOTHING and (
             _NOTHING[one.name] is not None or one.nullable_for_version_q(version)
         ):

@@ -11,19 +11,19 @@ import trio
 
 CHUNK = 65536
 FIRST = 32768
-"""Asked for before a frame's size is known.  Each read allocates as much as it asks for, and what
-comes is shorter: larger ones leave more holes in the agent's memory."""
+"""The bytes to read before a frame's size is known.  Each read allocates this much, and mostly gets
+less: larger reads would leave more holes in the agent's memory."""
 LOOK = 65536
 """The most bytes of a frame in its head."""
 LARGEST = 256 << 20
-"""A size beyond this is none: the first bytes of TLS or of HTTP, read as a size."""
+"""A larger size is no size, but the first bytes of TLS or HTTP."""
 SOON_S = 0.01
-"""A head whose rest takes longer is not waited for (`Early`)."""
+"""How long to wait for a whole head before its beginning may go on alone (`Early`)."""
 _RESET = struct.pack("ii", 1, 0)
 _SIZE = struct.Struct(">i")
 
 Early = Callable[[bytes], Awaitable[bool]]
-"""Gets what there is of a head whose rest does not come soon; whether that has gone on."""
+"""Takes the beginning of a head whose rest does not come soon; returns whether it passed it on."""
 
 
 class Frames:
@@ -34,7 +34,7 @@ class Frames:
         self.buffer = bytearray()
         self.rest = 0
         self.ahead = 0
-        """The number of bytes of the last head that had gone on before it was whole."""
+        """How many bytes of the last head were passed on before the head was whole."""
 
     async def _fill(self, n: int) -> bool:
         while len(self.buffer) < n:
@@ -45,7 +45,7 @@ class Frames:
         return True
 
     async def begun(self) -> bool:
-        """Whether another frame begins, once that is known."""
+        """Waits for the next frame's first byte; False if the stream ends instead."""
         return await self._fill(1)
 
     async def head(self, early: Early | None = None) -> tuple[bytes, int] | None:
@@ -66,12 +66,13 @@ class Frames:
         return head, size
 
     async def _fill_head(self) -> tuple[int, int] | None:
-        """The frame's size, and that of its head, which is in the buffer then; None at the end."""
+        """Fills the buffer with a whole head; returns the frame's size and the head's, or None at
+        the end of the stream."""
         if not await self._fill(4):
             return None
         (size,) = _SIZE.unpack_from(self.buffer)
         size = max(size, 0)
-        # what is no frame goes on as it comes: the far side closes, and neither waits for the rest
+        # bytes that are no frame are passed on as they come, and the far side closes the connection
         look = 4 + min(size, LOOK) if size <= LARGEST else len(self.buffer)
         return (size, look) if await self._fill(look) else None
 
@@ -90,7 +91,7 @@ class Frames:
         return data
 
     def _taken(self, most: int) -> bytes:
-        """The buffer's first bytes, which leave it."""
+        """Takes the buffer's first bytes out of it."""
         with memoryview(self.buffer) as everything, everything[:most] as part:
             taken = bytes(part)
         del self.buffer[:most]

@@ -1,15 +1,15 @@
 """Lends one broker the sockets of the proxies in front of it, until a fault needs the proxies.
 
-Theory of operation.  A byte that passes a proxy costs the agent as much as a broker, and a request
-twice the time.  So a broker that runs listens at its advertised ports itself, and the proxies do
-nothing (`world.real.borrowed_sockets` has the door by which the broker asks, and what goes through
-it).  Before the first fault that touches a link, all sockets are recalled, and each connection goes
-on through its proxy without a break: what a rule, a cut or a slowness meets afterwards is what it
-would have met if the proxy had always been there.  Nothing is lent again, because a cluster whose
-links are touched once will be touched again.
+Theory of operation.  A byte that passes a proxy costs the agent as much work as the broker, and a
+request takes twice the time.  So a broker that runs listens at its advertised ports itself, and the
+proxies do nothing (`world.real.borrowed_sockets` describes the door by which the broker asks for
+the sockets, and what goes through it).  Before the first fault that touches a link, all sockets are
+recalled, and each connection goes on through its proxy without a break: rules, cuts and slownesses
+meet the same traffic as if the proxy had always been there.  Nothing is lent again, because links
+that were touched once will be touched again.
 
-While no broker has them (it has not started yet, or it has died), the proxies accept, and clients
-are refused or let in as ever.
+While the broker does not have the sockets (it has not started yet, or it has died), the proxies
+accept, and refuse clients or let them in as always.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ RECALL_S = 10.0
 
 
 class Lender:
-    """Of one broker.  `path`: its door; `proxies`: by the names of the broker's listeners."""
+    """Lends to one broker.  `path`: its door; `proxies`: listener -> the proxy in front of it."""
 
     def __init__(self, path: Path, proxies: Mapping[str, Proxy]) -> None:
         self.path = path
@@ -40,10 +40,10 @@ class Lender:
         self._recalled = False
         self._door: trio.socket.SocketType | None = None
         self._over = trio.Event()
-        """Whether the loan at `_door` is."""
+        """Set when the loan through `_door` is over."""
 
     async def serve(self, *, task_status: trio.TaskStatus[None]) -> None:
-        """Lends to one process of the broker after the other; raises OSError without a door."""
+        """Lends to each process of the broker in turn; OSError where the door cannot be made."""
         with trio.socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listening:
             self.path.unlink(missing_ok=True)
             with short_path(str(self.path)) as name:
@@ -94,7 +94,7 @@ class Lender:
         )
 
     def recall(self) -> None:
-        """Nothing is lent from now on."""
+        """Asks for everything back; nothing is lent from now on."""
         self._recalled = True
         if self._door is not None:
             with suppress(OSError):  # the broker has died

@@ -11,10 +11,9 @@ A *rule* waits for messages in one direction: requests or answers of one API (or
 operation, optionally on paths that match).  `hold` stops the first such message, and with it
 everything behind it on that connection (a pipe never reorders), until `release`.  `drop` swallows
 the message, and for ZooKeeper the connection with it.  `answer` gives a client an error, instead of
-asking the broker or within its answer (`answering`); what it put into an answer can still be held
-or dropped.  A *slowness* delays whatever goes in a
-direction, and `reset` ends the connections between two members.  All effects are counted, because a
-fault without a visible effect voids the run.
+asking the broker or within the broker's answer (`answering`); that answer can still be held or
+dropped.  A *slowness* delays all traffic in a direction, and `reset` ends the connections between
+two members.  All effects are counted, because a fault without a visible effect voids the run.
 """
 
 from __future__ import annotations
@@ -63,14 +62,15 @@ class Message:
     """Kafka's name of the API, or ZooKeeper's of the operation (setData, multi, ...)."""
     paths: tuple[str, ...] = ()
     client_id: str | None = None
-    """Of the request, or of the one that is answered."""
+    """The client id of the request, or of the request that this message answers."""
     topic: str | None = None
-    """The first one of a Produce request, where it names it."""
+    """The first topic of a Produce request; None in other messages, or where it is not known."""
 
 
 @dataclass(slots=True, eq=False)
 class Rule:
-    """`source` and `target` are the message's own: an answer travels back to the requester."""
+    """Takes messages that fit it.  `source` and `target` are the message's: an answer's target is
+    the requester."""
 
     action: Action
     api: str
@@ -80,7 +80,7 @@ class Rule:
     path: str = ""
     """A regular expression that one of the znodes must match."""
     topic: str = ""
-    """Of a Produce request: one that names another topic is passed over."""
+    """A Produce request whose first topic is another one is not taken."""
     client: str = ""
     """A regular expression that the client id must match."""
     limit: int = 1
@@ -89,27 +89,27 @@ class Rule:
     arrived: int = 0
     """The number of its held messages that went on."""
     lost: int = 0
-    """The number that did not, because their connection had ended."""
+    """The number of its held messages that did not go on, because their connection had ended."""
     released: trio.Event = field(default_factory=trio.Event)
     error: int = 0
-    """The code with which it answers; it is in the partitions that `topic` and `partition` name."""
+    """The error code of its answers, given for the partitions that `topic` and `partition` name."""
     partition: int | None = None
     throttle_ms: int = 0
     every: int = 1
-    """It answers each n-th of the messages that it could answer, and those by chance."""
+    """It answers every n-th of the messages that it could answer, each with `probability`."""
     probability: float = 1.0
     rng: random.Random = field(default_factory=random.Random)
     could: int = 0
     """The number of messages that it could have answered."""
     answered: Counter[str] = field(default_factory=Counter)
-    """Those that it did answer, by client id."""
+    """The number of messages that it answered, by client id."""
     closed: int = 0
-    """Those that get no answer: their connections were closed."""
+    """The number of messages with acks=0, whose connections it closed instead of answering."""
     unread: int = 0
-    """The number that it could not read."""
+    """The number of messages that it could not read."""
 
     def is_due(self) -> bool:
-        """Counts a message that it could answer; whether it answers this one."""
+        """Counts a message that it could answer; returns whether it shall answer this one."""
         self.could += 1
         if self.could % self.every:
             return False
@@ -134,7 +134,7 @@ class Rule:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Connection:
-    """One that goes through a proxy."""
+    """A connection through a proxy."""
 
     source: str
     target: str
@@ -146,9 +146,9 @@ class Links:
 
     def __init__(self, *, encrypted_clients: bool = False) -> None:
         self.encrypted_clients = encrypted_clients
-        """Whether the proxies see no messages of the clients, as they come over TLS."""
+        """Whether clients use TLS, so that the proxies cannot see their messages."""
         self._cut: Counter[tuple[str, str]] = Counter()
-        """Directions, each as often as it was cut: two faults may cut the same one."""
+        """How often each direction was cut: two faults may cut the same one."""
         self._changed = trio.Event()
         self.rules: list[Rule] = []
         self.stopped: Counter[tuple[str, str]] = Counter()
@@ -160,16 +160,16 @@ class Links:
         self.connections: Counter[tuple[str, str]] = Counter()
         self.live: set[Connection] = set()
         self.names: dict[str, str] = {}
-        """The members whose names differ from what their client ids suggest: controllers in
-        processes of their own."""
+        """The name that a client id suggests -> the member's real name, where these differ, as for
+        controllers in processes of their own."""
         self.topic_ids: dict[Any, str] = {}
-        """The names of topics by their ids, as answers to clients have told them."""
+        """Topic id -> name, learnt from answers to clients."""
         self._slow: dict[tuple[str, str], list[Slowness]] = {}
         self.on_touch: Callable[[], Awaitable[object]] = trio.lowlevel.checkpoint
-        """Where members have their proxies' ports: takes these back."""
+        """Takes the proxies' ports back from members that have borrowed them."""
 
     async def touch(self) -> None:
-        """Everything passes through the proxies from now on; is called before a fault."""
+        """Makes all traffic pass through the proxies from now on; call it before a fault."""
         await self.on_touch()
 
     def _change(self) -> None:
@@ -188,7 +188,7 @@ class Links:
         self._change()
 
     def take_back(self, source: str, target: str) -> None:
-        """Undoes one `cut`; the direction stays closed where another one cut it, too."""
+        """Undoes one `cut`; the direction stays closed if it was cut a second time."""
         self._cut[source, target] -= 1
         if self._cut[source, target] <= 0:
             del self._cut[source, target]

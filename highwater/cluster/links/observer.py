@@ -8,16 +8,16 @@ from highwater.kafka.wire.header import RequestHeader
 
 
 class Observer(Protocol):
-    """Is told of each connection, by a number of its own; must neither fail nor take long.
+    """Is called about each connection, which has a number; must neither fail nor take long.
 
-    `whole`: a body may be cut short, where it is large.
+    `whole`: whether the body is complete; a large one may be cut short.
     """
 
     def begun(self, connection: int, owner: str, first: bytes) -> None:
-        """A connection to a member, and its first bytes, which need be none of Kafka's."""
+        """A new connection to a member, with its first bytes, which may be no Kafka request."""
 
     def unreachable(self, connection: int, owner: str, why: str) -> None:
-        """The member itself could not be connected to."""
+        """The proxy could not connect to the member."""
 
     def asked(
         self, connection: int, header: RequestHeader, body: memoryview, *, whole: bool

@@ -4,8 +4,8 @@ Theory of operation.  Brokers advertise the proxies' ports, so that peers, the c
 clients all come through one; each broker also has a ZooKeeper proxy of its own.  The first request
 on a connection to a broker names its source: every request's header carries a client id, and
 brokers have ids of their own kind (`broker-2-fetcher-0`, `controller-1-...`, `raft-client-3`, or
-the bare number that Kafka's controller uses, and a KRaft broker towards it).  All others are
-"clients".  So the proxy reads the first frame before it connects onward.
+the bare number that Kafka's controller uses, as does a KRaft broker towards the controller).  All
+others are "clients".  So the proxy reads the first frame before it connects onward.
 
 A connection has two pipes.  A pipe examines at most the first 64 KiB of a frame, decides (pass,
 hold, drop), waits while its direction is cut, and passes the bytes on by a `Lane`, at once or
@@ -17,8 +17,9 @@ the order of the connection: it goes to the client once all earlier requests are
 
 A client sees what it would see without a proxy.  Where the far side refuses the connection, the
 near one is reset, as if it had been refused; where the far side closes, the near one is closed in
-the same way.  While no rule waits for a message and nothing is cut, the beginning of a request
-whose rest does not come soon goes on all the same: a broker closes at once if it is too large.
+the same way.  If the rest of a request does not come soon, its beginning goes on without it while
+no rule waits for a message and nothing is cut: a broker closes at once on a request that is too
+large.
 
 An `opaque` proxy stands before a listener that speaks TLS: it sees bytes and no frames.  What comes
 through it is the clients', and is cut, slowed and reset as any other; no rule can take a message.
@@ -68,14 +69,14 @@ from highwater.kafka.wire.produce_head import read_head
 _SIZE = struct.Struct(">i")
 _LOST = OSError, trio.BrokenResourceError, trio.ClosedResourceError, Ended
 _numbers = itertools.count(1)
-"""Of connections, for an observer."""
+"""The numbers by which an observer knows connections."""
 
 
 class Proxy:
     """Listens for the connections to one listener of `owner` (or, from `owner`, to ZooKeeper)."""
 
     acceptor: Acceptor
-    """From `serve` on."""
+    """Set by `serve`."""
     _nursery: trio.Nursery
 
     def __init__(
@@ -91,9 +92,9 @@ class Proxy:
         replace: Replace | None = None,
         observer: Observer | None = None,
     ) -> None:
-        """`others`: where it goes if the first cannot be reached.  `replace`: for a broker that
-        advertises no proxy; see `rewriting`.  All that come to it are clients.  `observer` sees
-        frames, so it needs a proxy that is not opaque."""
+        """`others`: the addresses to try if the first cannot be reached.  `replace`: for a broker
+        that advertises no proxy (see `rewriting`); then all connections are those of clients.
+        `observer` sees frames, so it needs a proxy that is not opaque."""
         self.links = links
         self.target_port = target_port
         self.owner = owner
@@ -149,7 +150,8 @@ class Proxy:
         handed: Handed | None,
         begun: Callable[[], None],
     ) -> bool:
-        """Whether the far side closed in order.  `begun` is called once faults reach it."""
+        """Carries a connection to its end; returns whether the far side closed in order.  Calls
+        `begun` once faults reach the connection."""
         frames, first, far = Frames(near), None, None
         if handed is not None:
             frames.buffer, far = bytearray(handed.unread), handed.far
@@ -205,15 +207,15 @@ class Proxy:
     async def _first(
         self, frames: Frames, number: int, far: trio.SocketStream | None
     ) -> tuple[tuple[bytes, int] | None, trio.SocketStream | None, bool]:
-        """The head of the first frame, which names the source, and the far side if the beginning
-        of that frame has gone there already.  There is no head where either side closes; last,
-        whether the far side closed in order."""
+        """Returns the head of the first frame, which names the source; the far side, if the proxy
+        had to connect to it already; and whether the far side closed in order.  The head is None if
+        either side closes first."""
         in_order = False
 
         async def watch(there: trio.SocketStream) -> None:
             nonlocal in_order
             with contextlib.suppress(OSError):
-                # it answers only what is whole: something to read is the end
+                # no request is whole yet, so it has nothing to answer: it can only have closed
                 in_order = not await there.socket.recv(1, socket.MSG_PEEK)
             nursery.cancel_scope.cancel()
 
@@ -293,7 +295,7 @@ class Proxy:
                     continue
             on = await self._pass(session, frames, head, message, Side.REQUEST)
             if not on and asked is not None and asked in session.asked:
-                session.asked.remove(asked)  # or the proxy's own answers would wait behind it
+                session.asked.remove(asked)  # else the proxy's own answers would wait behind it
         await lane.drained()
 
     async def _answered_here(
@@ -304,7 +306,7 @@ class Proxy:
         message: Message,
         asked: Asked,
     ) -> bytes:
-        """Answers a request where a rule says so; gives as much of it as was read."""
+        """Sets `asked.answer` if a rule answers this request; returns what was read of it."""
         head, size = got
         rules = self.links.answering(message)
         if not rules:
@@ -312,7 +314,7 @@ class Proxy:
         head, whole = await read_whole(rules, frames, head, size)
         answer = answer_instead(self.links, message, asked, head[4:]) if whole else None
         if answer is not None and asked.silent:
-            session.in_order = True  # as a broker does that cannot tell its error
+            session.in_order = True  # with acks=0 a broker, too, can only close the connection
             raise Ended
         asked.answer = answer
         return head
@@ -359,7 +361,8 @@ class Proxy:
         message: Message,
         asked: Asked,
     ) -> bytes:
-        """The first bytes of a member's answer or all of it, as rules and addresses change it."""
+        """A member's answer as rules and `replace` change it: the whole, or only its first bytes if
+        nothing changes."""
         (head, size), whole = got, got[1] <= LOOK
         if rules := self.links.answering(message):
             head, whole = await read_whole(rules, frames, head, size)
@@ -372,7 +375,7 @@ class Proxy:
         return await rewritten_frame((asked.api_key, asked.version), head, frames, self.replace)
 
     async def _next_answer(self, session: Session, frames: Frames) -> tuple[bytes, int] | None:
-        """The head of an answer; None where the member hung up, of which the observer is told."""
+        """The head of the next answer; None, and a call of the observer, if the member hung up."""
         got = None
         with contextlib.suppress(trio.BrokenResourceError):
             got = await frames.head()
@@ -389,12 +392,12 @@ class Proxy:
         message: Message | None,
         side: Side,
     ) -> bool:
-        """Passes one frame through rules and cuts; whether it was not dropped."""
+        """Passes one frame through rules and cuts; returns False if a rule dropped it."""
         way = (session.source, session.target)
         if side is Side.RESPONSE:
             way = way[::-1]
         gone = frames.ahead if side is Side.REQUEST else 0
-        # what has begun to go on cannot be held any more
+        # a frame of which a part has gone on already can no longer be held or dropped
         rule = self.links.rule_for(message) if message is not None and not gone else None
         if rule is not None and rule.action is Action.DROP:
             if self.zookeeper:
@@ -470,7 +473,8 @@ class Proxy:
     def _answer(
         self, session: Session, head: bytes, size: int
     ) -> tuple[Message | None, Asked | None, Sequence[Asked]]:
-        """The answer, the request that it is for, and those before that have the proxy's own."""
+        """Returns the answer as a message, its request, and the earlier requests that the proxy
+        itself answers."""
         body, way = memoryview(head)[4:], (session.target, session.source, Side.RESPONSE)
         if len(body) < 4:
             return None, None, ()

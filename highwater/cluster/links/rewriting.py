@@ -5,8 +5,8 @@ lead past the proxy.  Which answers have addresses is not listed here: the schem
 structures with a host and a port (Metadata, FindCoordinator, DescribeCluster, DescribeQuorum, and
 by KIP-951 the NodeEndpoints of Produce v10 and Fetch v16).
 
-What cannot be read cannot be rewritten.  So the answer to ApiVersions names no later version of
-such an API than there is a codec for, and no API that is unknown here.
+An answer that cannot be read cannot be rewritten.  So in the answer to ApiVersions, such an API has
+no version later than there is a codec for, and an API that is unknown here is left out.
 
 Pure.
 """
@@ -27,7 +27,7 @@ from highwater.kafka.wire.header import API_VERSIONS, APIS, response_body_positi
 
 Address = tuple[str, int]
 Replace = Callable[[int | None, Address], Address]
-"""(broker's id where it is told, its own address) -> the address that a client is to use."""
+"""(a broker's id, None if the answer lacks it; its own address) -> the address for a client."""
 
 _UNSUPPORTED = 35
 _IDS = ("node_id", "broker_id")
@@ -79,7 +79,7 @@ def rewritten(api_key: int, version: int, frame: bytes, replace: Replace) -> byt
         for node in found:
             number = next((getattr(node, name) for name in _IDS if hasattr(node, name)), None)
             node.host, node.port = replace(number, (node.host, node.port))
-    answer._header = None  # kafka-python's decoder leaves it out, and its encoder looks at it
+    answer._header = None  # kafka-python's encoder reads it, but its decoder does not set it
     return frame[:at] + bytes(encode_response(answer, version))
 
 
@@ -99,7 +99,7 @@ def _readable(api: Any) -> bool:
     try:
         known = response_class(api.api_key)
     except UnknownApi:
-        return True  # by Kafka's schemas those that are in APIS without a codec have no address
+        return True  # APIs in APIS without a codec have no address, by Kafka's schemas
     if places(api.api_key, known.max_version):
         api.max_version = min(api.max_version, known.max_version)
     return bool(api.min_version <= api.max_version)

@@ -22,22 +22,22 @@ class Asked:
     silent: bool = False
     """Whether it gets no answer, as a Produce request with acks=0."""
     answer: bytes | None = None
-    """The proxy's own, without its size: the member was not asked."""
+    """The proxy's own answer, without its size; None: the member answers."""
 
 
 @dataclass(slots=True, eq=False)
 class Handed:
-    """A connection that a member has had to itself until now (`lending`)."""
+    """A connection that a member served without the proxy until now (`lending`)."""
 
     near: trio.SocketStream
     far: trio.SocketStream
     client_id: str | None
-    """None: it has sent no request yet."""
+    """None if the client has sent no request yet."""
     unanswered: list[Asked]
     unsent: int
-    """How many bytes of answers come before those for `unanswered`."""
+    """How many bytes of earlier answers the member still sends before it answers `unanswered`."""
     unread: bytes
-    """What has come from the client after `unanswered`."""
+    """The bytes that the client has sent after `unanswered`."""
 
 
 @dataclass(slots=True)
@@ -49,20 +49,20 @@ class Session:
     links: Links
     number: int = 0
     asked: deque[Asked] = field(default_factory=deque)
-    """In the order in which they are answered."""
+    """The requests that are not answered yet, in the order in which they will be."""
     answering: trio.Lock = field(default_factory=trio.Lock)
-    """Is held while an answer goes to the client, from its place in the order to its last byte."""
+    """Held from the moment when an answer's turn has come until its last byte is on its way."""
     zk_asked: dict[int, tuple[str, tuple[str, ...]]] = field(default_factory=dict)
     shaken: set[Side] = field(default_factory=set)
     """ZooKeeper: the sides whose handshake is over."""
     waiting: deque[tuple[Rule | None, bytes]] = field(default_factory=deque)
-    """ZooKeeper: a held request and the later ones; only pings overtake them."""
+    """ZooKeeper: a held request and all later ones; only pings overtake them."""
     waiting_changed: trio.Event = field(default_factory=trio.Event)
     in_order: bool = False
     """Whether the far side has closed, and everything from there went on."""
     unsent: int = 0
-    """The bytes of answers that had begun to leave when the proxy took over; its first request
-    stands for them."""
+    """The bytes of answers that had begun to leave when the proxy took over.  While there are some,
+    the first entry of `asked` stands for them."""
     lanes: dict[Side, Lane] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -92,10 +92,10 @@ class Session:
         self.waiting_changed.set()
 
     def own_answers(self, before: int | None = None) -> list[Asked]:
-        """Takes the oldest requests that the proxy answers itself.
+        """Removes from `asked` the oldest requests that the proxy answers itself, and returns them.
 
-        `before`: all of them up to the request with this correlation id, which the member answers
-        now; others before that one get no answer.
+        `before`: the member answers the request with this correlation id now, so all earlier ones
+        go; those among them that the proxy does not answer get no answer.
         """
         found: list[Asked] = []
         while self.asked and (self.asked[0].answer is not None or before is not None):

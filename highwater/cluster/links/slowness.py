@@ -1,11 +1,11 @@
 """Slow links: latency, jitter and bandwidth of a direction, under Toxiproxy's names.
 
 Theory of operation.  A pipe hands its pieces to a `Lane`.  While nothing slows its direction, the
-lane sends them at once.  Else it queues each with the moment at which it is due, so that latency
-delays many requests in flight together and not one after the other; bandwidth spreads the bytes
+lane sends them at once.  Else it queues each with the time at which it is due, so that latency
+delays all requests in flight together and not one after the other; bandwidth spreads the bytes
 over slices of a tenth of a second.  A lane never reorders.  Its queue is bounded, so a slow link
-pushes back on the sender, as a full TCP window does.  Pieces that a slowness holds up go on when it
-is over: no connection stays slow in a cluster that was mended.
+pushes back on the sender, as a full TCP window does.  When a slowness ends, the pieces that it held
+up go on: no connection stays slow in a cluster that was mended.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ SLICE_S = 0.1
 
 @dataclass(slots=True, eq=False)
 class Slowness:
-    """One fault's."""
+    """The slowness that one fault puts on directions."""
 
     latency_s: float = 0.0
     jitter_s: float = 0.0
-    """Added to the latency or taken from it, at most this much."""
+    """The most by which a random amount lengthens or shortens the latency."""
     bytes_per_s: float = 0.0
     """0: no limit."""
     rng: random.Random = field(default_factory=random.Random)
     slowed: int = 0
-    """Pieces that met it."""
+    """The number of pieces that it has delayed."""
     over: trio.Event = field(default_factory=trio.Event)
 
     def delay_s(self) -> float:
@@ -90,13 +90,13 @@ class Lane:
             rest = rest[len(slice_) :]
 
     async def drained(self) -> None:
-        """Returns when nothing is queued: an ended pipe still delivers what it was given."""
+        """Waits until the queue is empty: a pipe that ends still delivers its last pieces."""
         if self._waiting:
             await self._empty.wait()
 
 
 async def _until(due: float, slowness: Sequence[Slowness]) -> None:
-    """Returns at this moment, or when all of these are over."""
+    """Returns at this time, or earlier if all these slownesses are over."""
     with trio.move_on_at(due):
         for one in slowness:
             await one.over.wait()

@@ -32,12 +32,12 @@ SERVER_JVM = (
     "-XX:+ExplicitGCInvokesConcurrent",
     "-Djava.awt.headless=true",
 )
-"""The flags of Kafka's own start script; the garbage collector decides a broker's speed."""
+"""The flags of Kafka's own start script; a broker's speed depends on the garbage collector."""
 _LOGGING = Artifact("org.slf4j", "slf4j-reload4j", "1.7.36")
 _LATER_ZOOKEEPER = Artifact("org.apache.zookeeper", "zookeeper", "3.5.10")
-"""The client of the releases before 2.6 reads a host name's `<unresolved>` of Java 14 and later as
-part of the name (ZOOKEEPER-3779); this one, of the same line, does not.  It is the one of that line
-without log4j 1.2.17, of which MDC does not load on Java 9 and later."""
+"""The ZooKeeper client for releases before 2.6.  Theirs takes the `<unresolved>` that Java 14 and
+later append to a host name for a part of it (ZOOKEEPER-3779).  This version of the same line does
+not, and does not bring log4j 1.2.17, whose MDC does not load on Java 9 and later."""
 _QUIET_LOG4J = """\
 log4j.rootLogger=WARN, E
 log4j.appender.E=org.apache.log4j.ConsoleAppender
@@ -47,7 +47,8 @@ log4j.appender.E.layout=org.apache.log4j.SimpleLayout
 
 
 def artifacts(version: str) -> tuple[Artifact, ...]:
-    """The jars that run a broker of this release; of the default one its tools, too."""
+    """The jars that run a broker of this release; for the default release, those of its tools, too.
+    """
     broker = Artifact("org.apache.kafka", "kafka_2.13", version)
     if version == VERSION:
         return (broker, Artifact("org.apache.kafka", "kafka-tools", version), _LOGGING)

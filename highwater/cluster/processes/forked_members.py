@@ -1,10 +1,10 @@
-"""The members of a new cluster, as forks of one process that has loaded their code.
+"""Starts the members of a new cluster as forks of one process that has loaded their code.
 
-`begin` starts that process (`member_forks`) early, so that it loads while its agent does;
-the cluster that the agent starts then takes it.  Where there can be none, as on macOS or under a
-coverage that begins with each process, or where it has ended, members are started by exec.
+`begin` starts that process (`member_forks`) early, so that it loads its code while the agent loads
+its own; later the agent's cluster takes it over.  Members are started by exec where the process
+has ended or cannot be used, as on macOS or when coverage is measured from each process's start.
 
-This module imports little: what it begins is to load beside the agent's own imports.
+This module imports little, because the other process shall begin to load before the agent does.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ _begun: list[Forks] = []
 
 
 class Forked:
-    """A child that another process has forked for this one; the part of Popen that `Child` uses."""
+    """A child that another process has forked for this one; it has those methods of Popen that
+    `Child` uses."""
 
     def __init__(self, pid: int, output_start: int) -> None:
         self.pid = pid
@@ -68,7 +69,7 @@ class Mother:
         control.settimeout(_READY_S)
 
     def ready(self) -> bool:
-        """Waits until it has loaded everything; False where it has ended instead."""
+        """Waits until the process has loaded everything; False if it has ended instead."""
         try:
             return bool(self._socket.recv(64))
         except OSError:
@@ -77,7 +78,7 @@ class Mother:
     def fork(
         self, command: Sequence[str], output: Path, cwd: Path, env: Mapping[str, str]
     ) -> Forked | None:
-        """The member of this command; None where there can be none, or the process has ended."""
+        """Forks a member that runs this command; None if the process cannot, or has ended."""
         asked = {"command": list(command), "cwd": str(cwd), "env": dict(env)}
         packet = json.dumps({**asked, "parent": os.getpid()}).encode()
         with output.open("ab") as sink:
@@ -91,7 +92,7 @@ class Mother:
         return None if pid is None else Forked(pid, start)
 
     def close(self) -> None:
-        """It ends, and its members live on."""
+        """Ends the process; its members live on."""
         self._socket.close()
 
 
@@ -99,7 +100,7 @@ class Forks:
     """The processes that fork members."""
 
     def __init__(self, *likely: Sequence[str]) -> None:
-        """`likely`: commands of members, for whose length `ps` is to have room."""
+        """`likely`: commands that members will have; `ps` has room for the longest of them."""
         ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         pairs = [socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET) for _ in range(2)]
         self.zookeeper, self.brokers = (Mother(ours) for ours, _ in pairs)
@@ -119,7 +120,7 @@ class Forks:
             theirs.close()
 
     def close(self) -> None:
-        """They end; their members live on."""
+        """Ends these processes; their members live on."""
         self.zookeeper.close()
         self.brokers.close()
         try:
@@ -134,7 +135,7 @@ def _shown(command: Sequence[str]) -> bytes:
 
 
 def begin(program: str, runtime: str, folder: Path, profile: str) -> None:
-    """For the cluster that this process is about to start there."""
+    """Starts to load the code of the cluster that this process is about to start in `folder`."""
     possible = platform.system() == "Linux" and "COVERAGE_PROCESS_START" not in os.environ
     if possible and (program, runtime) == ("highwater", "process"):
         properties = folder / "broker-1" / "server.properties"

@@ -1,8 +1,8 @@
 """The storage of brokers in KRaft mode: formatted before their first start, by Kafka's own class.
 
 `kafka.tools.StorageTool format` writes meta.properties, with the cluster's id, into each log
-directory, and the first records of the metadata log (KIP-631).  It is a JVM of its own for each
-broker; they run at once.
+directory, and the first records of the metadata log (KIP-631).  Each broker's call is a JVM of its
+own; they run at once.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ FORMAT_S = 120.0
 
 
 def cluster_id() -> str:
-    """A new one, as Kafka's Uuid prints it: 22 characters of base64, the first one no dash."""
+    """A new cluster id, as Kafka's Uuid prints it: 22 characters of base64, the first no dash."""
     while (text := base64.urlsafe_b64encode(uuid.uuid4().bytes).decode()[:22])[0] == "-":
         pass
     return text

@@ -2,24 +2,25 @@
 
 usage: python -I -m highwater.cluster.processes.member_forks SOCKET SOCKET PAD
 
-Theory of operation.  Most of a member's start is imports, and members that are forks of one process
-share the memory of them.  So an agent starts this process first and asks it for each member of a
-new cluster.  It ends when they serve, so that no later start can run old code.  It runs no loop,
-has no thread and opens nothing, so that a fork is as good as an exec.
+Theory of operation.  A member's start is mostly imports, and members that are forks of one process
+share the imported code's memory.  So an agent starts this process first and requests each member of
+a new cluster from it.  The process ends when the members serve, so that no later start can run old
+code.  It runs no loop, has no thread and opens nothing, so that a fork is as good as an exec.
 
-ZooKeeper is forked by a process that has not loaded the brokers' code: a page that each broker has
-written to is its own, and ZooKeeper would keep the one that nobody uses.  That process is itself a
-fork of this one, made on the way, so what both need is loaded and kept once.
+ZooKeeper is forked by a process that has not loaded the brokers' code.  Otherwise ZooKeeper would
+keep the original of each page that all brokers have written to, and so copied, though nobody uses
+it.  That process is itself a fork of this one, made before this one loads the brokers' code, so
+what both need is loaded and kept once.
 
-A member must be the agent's own child, which waits for it and whose death takes it along.  So each
-is forked twice: when the one between ends, the kernel gives the member to the next process above
-that takes orphans in, which the agent has asked to be (PR_SET_CHILD_SUBREAPER).  Linux only.
+A member must be the agent's own child: the agent waits for it, and the agent's death kills it.  So
+each is forked twice: when the process between ends, the kernel gives the member to the nearest
+ancestor that adopts orphans, which the agent has asked to do (PR_SET_CHILD_SUBREAPER).  Linux only.
 
 The first SOCKET is for ZooKeeper, the second for brokers.  A request is one packet: JSON with
 `command` (of an exec that would do the same), `cwd`, `env` and `parent` (the agent's pid), and the
-descriptor of the output.  The member answers with its pid, or with null and ends, where it did not
-become the agent's.  `ps` shows it with its command in place
-of this process's, which PAD makes as long.
+descriptor of the output.  The member answers with its pid; if the agent did not become its parent,
+it answers with null and ends.  `ps` shows the member's command in place of this process's, which
+PAD makes long enough.
 """
 
 from __future__ import annotations
@@ -45,34 +46,35 @@ _PR_SET_PDEATHSIG = 1
 
 def main(arguments: list[str]) -> NoReturn:
     zookeepers, brokers = (socket.socket(fileno=int(number)) for number in arguments[:2])
-    gc.disable()  # until a member runs: what is imported stays
+    gc.disable()  # until a member runs: imports make no garbage worth collecting
     _load_zookeeper()
     other = os.fork()
     if not other:
         brokers.close()
         _serve(zookeepers, _run_zookeeper)
-        os._exit(0)  # nothing of it is to be put in order
+        os._exit(0)  # it has nothing to clean up
     zookeepers.close()
     _load_broker()
     _serve(brokers, _run_broker)
-    os.waitpid(other, 0)  # or the agent would have to
+    os.waitpid(other, 0)  # else it would be left to the agent
     os._exit(0)
 
 
 def _load_zookeeper() -> None:
     import highwater.zookeeper.__main__  # noqa: F401
 
-    gc.freeze()  # or the first collection would copy all of it
+    gc.freeze()  # else a member's first collection would write to, and so copy, all pages
 
 
 def _load_broker() -> None:
-    """As `highwater.broker.__main__` does; configuration and loop come after the fork."""
+    """Imports what `highwater.broker.__main__` does; a member reads its configuration and runs its
+    loop after the fork."""
     import highwater.broker.__main__ as broker
     from highwater.kafka.wire.codecs_only import load_codecs_only
 
     load_codecs_only()
     broker.prepare_codecs()
-    codecs.lookup("idna")  # Python's sockets read every host by it
+    codecs.lookup("idna")  # Python's sockets encode every host name with it
     import highwater.base.loop_steps
     import highwater.broker.measure.garbage
     import highwater.broker.server
@@ -98,7 +100,7 @@ def _run_broker(arguments: list[str]) -> NoReturn:
 
 
 def _serve(control: socket.socket, run: Callable[[list[str]], NoReturn]) -> None:
-    """Answers requests until the agent wants no more."""
+    """Answers requests until the agent closes the socket."""
     control.send(READY)
     while True:
         packet, files, *_ = socket.recv_fds(control, _LARGEST, 1)
@@ -111,7 +113,8 @@ def _serve(control: socket.socket, run: Callable[[list[str]], NoReturn]) -> None
 
 
 def _forked() -> int:
-    """In the member-to-be the pid of the one between, which may still be its parent; else 0."""
+    """Forks twice.  In the new member it returns the pid of the process between, which may still be
+    its parent; in the caller, 0."""
     between = os.fork()
     if between:
         os.waitpid(between, 0)
@@ -123,10 +126,10 @@ def _forked() -> int:
 
 
 def _become(asked: dict[str, Any], output: int, control: socket.socket, between: int) -> list[str]:
-    """All that an exec would have made anew; gives the member's arguments."""
+    """Sets everything that an exec would have set afresh; returns the member's arguments."""
     parent, command = asked["parent"], asked["command"]
     while os.getppid() == between:
-        time.sleep(_LOOK_S)  # it is about to end
+        time.sleep(_LOOK_S)  # the process between is about to end
     os.setsid()
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
@@ -142,7 +145,7 @@ def _become(asked: dict[str, Any], output: int, control: socket.socket, between:
     os.environ.update(asked["env"])
     from trio._core import _run
 
-    _run._r.seed()  # the loop's own chance, which importing has made; random seeds its own
+    _run._r.seed()  # trio's random numbers, seeded at import; `random` reseeds itself after a fork
     _show(command)
     arguments: list[str] = command[command.index("-m") + 2 :]
     sys.argv[1:] = arguments
@@ -153,7 +156,7 @@ def _become(asked: dict[str, Any], output: int, control: socket.socket, between:
 
 
 def _show(command: list[str]) -> None:
-    """Puts the command where the kernel reads it for `ps`."""
+    """Writes the command to where the kernel reads it for `ps`."""
     stat = Path("/proc/self/stat").read_text()
     begin, end = map(int, stat[stat.rindex(")") + 2 :].split()[45:47])
     room = end - begin

@@ -9,8 +9,8 @@ Every broker has three listeners: INTERNAL between brokers, CONTROL for the cont
 EXTERNAL for clients.  A program in KRaft mode has CONTROLLER instead of CONTROL, and no ZooKeeper
 beside it; where its controllers are apart, each has the port CONTROLLER of one of the brokers, and
 is a member of its own.  With `links`, each listener is advertised as the port of a proxy, and each
-broker reaches ZooKeeper through a proxy of its own; where it `lends`, a broker of Highwater's has
-those ports itself until a fault touches a link.  Everything starts at the same moment, because
+broker reaches ZooKeeper through a proxy of its own; with `lends`, Highwater's brokers listen at
+those ports themselves until a fault touches a link.  Everything starts at the same moment, because
 brokers wait for ZooKeeper themselves.
 """
 
@@ -64,7 +64,8 @@ _TICK_MS = {"test": 500, "kafka": 2000}
 
 
 def _chosen_zookeeper(settings: Settings) -> str:
-    """Znodes that only the brokers' own user may read need ZooKeeper's SASL, which Java's has."""
+    """The kind of ZooKeeper that a new cluster gets, if its settings name none: Java's, if znodes
+    shall belong to the brokers' user, because that needs SASL; else the embedded one."""
     own_user = settings.properties.get("zookeeper.set.acl", "").lower() == "true"
     own_user |= "java.security.auth.login.config" in os.environ.get("KAFKA_OPTS", "")
     asked = zookeeper_choice.checked(settings.zookeeper)
@@ -78,7 +79,7 @@ def _chosen_zookeeper(settings: Settings) -> str:
 
 
 async def _ready(mother: Mother | None) -> Mother | None:
-    """Where it can fork members; else they are started by exec."""
+    """Waits until `mother` can fork members; None if it cannot (they are then started by exec)."""
     if mother is not None and await trio.to_thread.run_sync(mother.ready):
         return mother
     return None
@@ -129,7 +130,7 @@ class ProcessCluster(LocalCluster):
         return zookeeper_choice.addresses(self._zookeeper)[0]
 
     def _zookeeper_of(self, number: int) -> str:
-        """A broker's zookeeper.connect: by its proxy, where there are proxies."""
+        """A broker's zookeeper.connect: the address of its proxy, if there are proxies."""
         if self.zookeeper_kind != ELSEWHERE:
             return f"127.0.0.1:{self._ports[number].zookeeper}"
         if not self.settings.proxies:
@@ -139,8 +140,8 @@ class ProcessCluster(LocalCluster):
 
     @property
     def inner_bootstrap(self) -> str:
-        """Without security.  What is advertised outside may not be reachable here: the brokers' own
-        listener is."""
+        """The bootstrap servers on this machine, without security.  If other addresses are
+        advertised, which may not be reachable from here, it is the listener between brokers."""
         if not self.settings.advertised:
             return super().bootstrap
         return ",".join(f"127.0.0.1:{of.advertised['INTERNAL']}" for of in self._ports.values())
@@ -159,7 +160,7 @@ class ProcessCluster(LocalCluster):
         return [*self._controllers][self.brokers.index(number)]
 
     def _beside(self, member: str) -> Ports:
-        """The ports among which the controller's is."""
+        """The ports of the broker beside this controller; the controller's own is among them."""
         return self._ports[self.brokers[[*self._controllers].index(member)]]
 
     def metrics_port(self, number: int) -> int:
@@ -263,7 +264,7 @@ class ProcessCluster(LocalCluster):
         await kraft.format_storage(commands, program.environment())
 
     async def _store_users(self, timeout_s: float) -> None:
-        from highwater.cluster.processes import scram, secured  # the latter loads cryptography
+        from highwater.cluster.processes import scram, secured  # late: this loads cryptography
 
         given = self.settings.scram
         own = secured.prepare(self.folder, self.bootstrap, self.settings.security)
@@ -366,7 +367,7 @@ class ProcessCluster(LocalCluster):
                 if child.running or not refused or trio.current_time() > deadline:
                     raise
                 self.lives.look(self.running)
-                await trio.sleep(0.5)  # until the session of the killed predecessor has expired
+                await trio.sleep(0.5)  # until the killed predecessor's session has expired
                 await self._spawn(member)
 
     async def wait_ready(self, member: str, timeout_s: float = PATIENCE_S) -> None:
@@ -465,7 +466,7 @@ class ProcessCluster(LocalCluster):
                 number, ports, self._zookeeper_of(number), outside
             )
         if settings.profile == "test":
-            # where all brokers stop at once, the last ones have no broker to hand their leaders to
+            # if all brokers stop at once, the last ones have nobody to hand their leaderships to
             properties["controlled.shutdown.retry.backoff.ms"] = "300"
         if settings.program_of(number).name == "highwater":
             properties["highwater.metrics.port"] = str(ports.metrics)
@@ -474,7 +475,7 @@ class ProcessCluster(LocalCluster):
         if factor < 3:
             properties |= internal_topics.properties(factor)
         if settings.secured:
-            from highwater.cluster.processes import secured  # it loads cryptography
+            from highwater.cluster.processes import secured  # late: this loads cryptography
 
             properties |= secured.properties(
                 self.folder, SECURE, settings.security, settings.between_secured
@@ -488,7 +489,7 @@ class ProcessCluster(LocalCluster):
         settings, folder = self.settings, self.member_folder(member)
         ports, number = self._beside(member), self._controllers[member]
         properties = server_properties.common(ports, folder / "data", len(self.brokers), {})
-        del properties["inter.broker.listener.name"]  # it has no such listener
+        del properties["inter.broker.listener.name"]  # a controller has no such listener
         properties |= server_properties.kraft_controller(
             number, self._ports, folder / "metadata", settings.controllers
         )

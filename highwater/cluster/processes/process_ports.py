@@ -1,4 +1,4 @@
-"""The ports of a cluster of processes: of the one that was in its folder, or free ones."""
+"""The ports of a cluster of processes: those of the folder's previous cluster, or free ones."""
 
 from __future__ import annotations
 

@@ -27,34 +27,34 @@ class Settings:
     """HOST:PORT for each broker, where clients outside this machine or container reach its external
     port by another address; the proxies then listen for them on every address."""
     zookeeper_port: int = 0
-    """A preference: another port is taken where it is in use; 0: any."""
+    """The port to prefer for ZooKeeper; another is taken if it is in use.  0: any."""
     zookeeper: str = ""
-    """java, embedded or HOST:PORT[,...][/CHROOT]; empty: the one that the folder had, else
+    """java, embedded or HOST:PORT[,...][/CHROOT]; empty: the kind that the folder had before, else
     embedded."""
     zookeeper_sync: bool = False
-    """Its writes are on the disk itself before they are answered."""
+    """Whether ZooKeeper's writes reach the disk itself before they are answered."""
     proxies: bool = False
     lends: bool = False
-    """Whether Highwater's brokers have the proxies' ports until a fault touches a link (`lending`).
-    """
+    """Whether Highwater's brokers borrow the proxies' ports until a fault touches a link
+    (`lending`)."""
     security: str = "plaintext"
-    """ssl, sasl_plaintext or sasl_ssl: a further listener that speaks it has the fixed ports, and
-    access rules hold (`secured`)."""
+    """plaintext, ssl, sasl_plaintext or sasl_ssl.  For the latter three a further listener with
+    this protocol gets the fixed ports, and access rules hold (`secured`)."""
     secured_links: bool = False
-    """Whether the listeners between brokers speak it, too.  Proxies would not know whose links they
-    carry, so there can be none."""
+    """Whether the listeners between brokers speak that protocol, too.  Then there can be no
+    proxies, because they could not see whose links they carry."""
     scram: Sequence[ScramUser] = ()
     """Users that are in ZooKeeper before the first broker starts."""
     program: Program = field(default_factory=Highwater)
     programs: dict[int, Program] = field(default_factory=dict)
-    """Brokers that run another program: a mixed cluster.  Looked up at each start."""
+    """Broker -> its program, where it differs (a mixed cluster); looked up at each start."""
     properties: Mapping[str, str] = field(default_factory=dict)
     """Further broker properties."""
     quick_end: bool = False
-    """Kill everything at the end, because no one needs the data that a clean shutdown saves."""
+    """Whether to kill everything at the end, because nobody needs the data of a clean shutdown."""
     internal_topics: bool = False
-    """Make __consumer_offsets and __transaction_state before it counts as started, for users whose
-    first group comes after the first fault; otherwise the first client makes them, as in Kafka."""
+    """Whether the start includes making __consumer_offsets and __transaction_state, for users whose
+    first group comes after the first fault.  Otherwise the first client makes them, as in Kafka."""
 
     @property
     def secured(self) -> bool:
@@ -67,7 +67,7 @@ class Settings:
 
     @property
     def between_secured(self) -> tuple[str, ...]:
-        """The brokers' own listeners that are secured."""
+        """The listeners between brokers that are secured."""
         return ("INTERNAL", "CONTROL") if self.secured and self.secured_links else ()
 
     @property
@@ -77,13 +77,13 @@ class Settings:
 
     @property
     def controllers(self) -> list[int]:
-        """The node ids of controllers in processes of their own, one beside each broker; none where
-        the brokers are the quorum's voters, too."""
+        """The node ids of controllers in processes of their own, one for each broker; empty if the
+        brokers are the quorum's voters themselves."""
         return controller_ids(self.brokers * self.program.apart)
 
     def program_of(self, number: int) -> Program:
         return self.programs.get(number, self.program)
 
     def numbers_of(self, name: str) -> list[int]:
-        """The brokers that run the program of this name at first."""
+        """The brokers that start with the program of this name."""
         return [n for n in range(1, self.brokers + 1) if self.program_of(n).name == name]

@@ -16,8 +16,9 @@ from highwater.child_processes import StartError
 from highwater.cluster.processes.zookeeper_process import find_java
 
 RELEASE_SESSION_MS = "6000"
-"""Of the profile `test`, for Apache's releases: a JVM that starts on a busy machine has stood still
-for three seconds, and a broker whose session expires while it starts ends."""
+"""The session timeout of Apache's releases in the profile `test`.  A JVM has been seen to stand
+still for three seconds when it starts on a busy machine, and a broker ends if its session expires
+while it starts."""
 
 
 class Program(Protocol):
@@ -26,7 +27,8 @@ class Program(Protocol):
 
     @property
     def registration_refused(self) -> str:
-        """The line of a broker that ends because its killed predecessor's znode is still there."""
+        """Text in the output of a broker that ended because its killed predecessor's znode was
+        still there."""
 
     @property
     def kraft(self) -> bool:
@@ -70,7 +72,7 @@ class Highwater:
     def command(self, properties: Path, profile: str) -> list[str]:
         arguments = ["--config", str(properties), "--profile", profile]
         if self.source is None:
-            # -I would hide PYTHONOPTIMIZE, which leaves the assertions out
+            # pass it on: -I hides PYTHONOPTIMIZE, which leaves the assertions out
             optimized = ["-O"] * bool(sys.flags.optimize)
             return [sys.executable, *optimized, "-I", "-m", "highwater.broker", *arguments]
         start = (
@@ -91,12 +93,12 @@ class ApacheKafka:
     home: Path
     name: str = "apache"
     jvm: tuple[str, ...] = ("-Xmx640m", "-XX:+UseSerialGC")
-    """Small and quick to start, with room for the old and the new 128 MiB of a log cleaner that
-    starts again: where it fails, Kafka's thread of configuration ends.  `apache.SERVER_JVM` has the
-    flags of Kafka's own start script."""
+    """The flags of a JVM that is small and quick to start.  It has room for the old and the new
+    128 MiB of a log cleaner that is restarted; if that failed, Kafka's thread for configuration
+    changes would end.  `apache.SERVER_JVM` has the flags of Kafka's own start script."""
     registration_refused: str = "NodeExistsException"
     version: str = ""
-    """Empty: unknown, of a folder."""
+    """The release; empty if it is not known, as for a folder of jars."""
     kraft: bool = False
     apart: bool = False
 

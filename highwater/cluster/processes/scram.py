@@ -33,10 +33,10 @@ def store(connect: str, users: Iterable[ScramUser], unless_known: Iterable[Scram
             try:
                 client.create(path, b"", makepath=True)
             except NodeExistsError:
-                pass  # of an earlier start
+                pass  # an earlier start has made it
             config = dict(znodes.decode_config(client.get(path)[0]))
             if user.mechanism in config and not replace:
-                continue  # somebody may have changed the password
+                continue  # it stays: somebody may have changed the password
             config[user.mechanism] = encode_credential(user.credential)
             client.set(path, znodes.encode_config(config))
     except (KazooException, KazooTimeoutError) as error:

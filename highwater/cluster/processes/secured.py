@@ -5,8 +5,8 @@ restarts: `authority.pem`, `broker.pem`, `users.json`, for each user a certifica
 files of its clients (`client_files`).  Over SASL a user logs in by PLAIN or SCRAM, with the same
 password; over SSL its certificate says who it is.
 The other listeners stay as they are, on 127.0.0.1: their principal is the super user ANONYMOUS.
-Where the brokers' own links are secured as well (`between`), a broker is the user admin there, by
-PLAIN, or by its certificate the super user broker.
+If the links between brokers are secured, too (`between`), a broker is the user admin there, who
+logs in by PLAIN, or the super user broker, by its certificate.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ _VALID = datetime.timedelta(days=3650)
 
 
 def prepare(cluster: Path, bootstrap: str, security: str) -> Sequence[ScramUser]:
-    """Writes the files of a secured cluster, some of them once; gives its users of SCRAM."""
+    """Writes the files of a secured cluster, but keeps its certificates and passwords if it has
+    them; returns its SCRAM users."""
     if security == "plaintext":
         return ()
     folder = cluster / "secure"
@@ -54,8 +55,8 @@ def prepare(cluster: Path, bootstrap: str, security: str) -> Sequence[ScramUser]
 def properties(
     cluster: Path, listener: str, security: str, between: Sequence[str] = ()
 ) -> dict[str, str]:
-    """Those of every broker, for the clients' listener with this protocol, and for the listeners
-    `between` brokers, where these have it, too."""
+    """The properties of every broker for the clients' listener, and for the listeners `between`
+    brokers that have the same protocol."""
     folder = cluster / "secure"
     made = {
         "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
@@ -88,7 +89,7 @@ def _listener(folder: Path, listener: str, security: str) -> dict[str, str]:
 
 
 def _own_side(folder: Path, link: str, security: str) -> dict[str, str]:
-    """What a broker needs to connect to others on their listener of this name."""
+    """The properties that a broker needs to connect to others on their listener `link`."""
     made: dict[str, str] = {}
     own = f"listener.name.{link.lower()}."
     if encrypted(security):

@@ -1,8 +1,8 @@
-"""A broker's server.properties, as the process runtime writes it: of a cluster with ZooKeeper, and
-of one in KRaft mode (KIP-500), where the quorum's voters are the brokers or processes apart.
+"""A broker's server.properties, as the process runtime writes it, for a cluster with ZooKeeper or
+in KRaft mode (KIP-500), where the quorum's voters are the brokers or processes of their own.
 
-In KRaft mode a voter's address is that of its proxy, so links between voters can be cut like those
-between brokers, and a broker's requests to the controller held.
+In KRaft mode a voter's address is that of its proxy.  So links between voters can be cut like those
+between brokers, and a broker's requests to the controller can be held.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ KRAFT_TEST = {
     "controller.quorum.fetch.timeout.ms": "5000",
     "controller.quorum.election.timeout.ms": "2000",
 }
-"""The counterparts of the profile `test`'s zookeeper.session.timeout.ms, and longer: otherwise a
-voter that waits for a processor would start elections without end, and every broker be fenced."""
+"""KRaft's counterparts of zookeeper.session.timeout.ms in the profile `test`, but longer: otherwise
+a voter that waits for a CPU would start election after election, and every broker be fenced."""
 
 
 def endpoints(chosen: Mapping[str, int], **outside: str) -> str:
@@ -30,7 +30,7 @@ def endpoints(chosen: Mapping[str, int], **outside: str) -> str:
 
 
 def common(ports: Ports, data: Path, brokers: int, protocols: Mapping[str, str]) -> dict[str, str]:
-    """The properties of either mode; `protocols`: those of the listeners that are not plain."""
+    """The properties of both modes; `protocols`: listener -> its protocol, unless it is plain."""
     factor = min(3, brokers)
     return {
         "listeners": endpoints(ports.bound),
@@ -65,8 +65,8 @@ def kraft(
     metadata: Path,
     controllers: Sequence[int] = (),
 ) -> dict[str, str]:
-    """`ports`: of every broker; `metadata`: where its log of the cluster's metadata goes;
-    `controllers`: those beside the brokers, in their order, where the brokers are none."""
+    """`ports`: those of every broker; `metadata`: the folder of the log of cluster metadata;
+    `controllers`: the controllers, in the brokers' order, where the brokers are none."""
     own = {n: port for n, port in ports[number].advertised.items() if n != CONTROLLER}
     made = {
         "process.roles": "broker" if controllers else "broker,controller",
@@ -84,8 +84,8 @@ def kraft(
 def kraft_controller(
     number: int, ports: Mapping[int, Ports], metadata: Path, controllers: Sequence[int]
 ) -> dict[str, str]:
-    """Of a controller in a process of its own, beside the properties that brokers have, too: it is
-    the controller that gives a new topic its defaults."""
+    """The properties that only a controller in a process of its own has.  It needs the brokers'
+    properties, too, because the controller gives a new topic its defaults."""
     beside = ports[sorted(ports)[controllers.index(number)]]
     return {
         "process.roles": "controller",

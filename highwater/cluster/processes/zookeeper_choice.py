@@ -1,8 +1,8 @@
 """Which ZooKeeper a cluster of processes has: Highwater's own, Java's, or one that runs elsewhere.
 
-A folder goes on with the ZooKeeper that it had, because its brokers' data belong to that one's:
-beside them another one would begin empty.  It is known by the form of the data that it has left,
-or, where it left none here, by the file `zookeeper/which`.
+A folder keeps the ZooKeeper that it had: another one would begin empty, while the brokers' data
+belong to the old one's.  The old one is recognized by the form of the data that it has left, or, if
+it left none here, by the file `zookeeper/which`.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ _HOST = re.compile(r"(\[[0-9a-fA-F:.]+\]|[^\s,/:\[\]]+):(\d{1,5})")
 
 
 def is_elsewhere(choice: str) -> bool:
-    """Whether it names the addresses of a ZooKeeper that runs already."""
+    """Whether a choice consists of the addresses of a ZooKeeper that runs already."""
     return ":" in choice
 
 
 def addresses(choice: str) -> tuple[list[tuple[str, int]], str]:
-    """The (host, port)s of one that runs elsewhere, and its chroot: empty, or /PATH.
+    """The (host, port)s of a ZooKeeper that runs elsewhere, and its chroot: empty, or /PATH.
 
-    StartError where they make no sense.
+    Raises StartError where the text makes no sense.
     """
     hosts, slash, chroot = choice.partition("/")
     found = [_HOST.fullmatch(word) for word in hosts.split(",")]
@@ -39,17 +39,17 @@ def addresses(choice: str) -> tuple[list[tuple[str, int]], str]:
 
 
 def checked(asked: str) -> str:
-    """What was asked for, where it makes sense; empty: nothing was.  StartError else."""
+    """Returns a choice that makes sense (empty: none was made); raises StartError otherwise."""
     if asked not in ("", JAVA, EMBEDDED):
         addresses(asked)
     return asked
 
 
 def chosen(folder: Path, asked: str, otherwise: str = EMBEDDED) -> str:
-    """The ZooKeeper of the cluster whose ZooKeeper has, or will have, this folder.
+    """The kind of ZooKeeper of the cluster whose ZooKeeper has, or will have, this folder.
 
-    It is the one that the folder had, else the one that is asked for, else `otherwise`.
-    StartError where the folder had another than is asked for, or has brokers' data alone.
+    It is the kind that the folder had, else the one that is asked for, else `otherwise`.  Raises
+    StartError where these two differ, or where the folder has brokers' data but no ZooKeeper's.
     """
     had = _had(folder)
     if asked and had and asked != had:
@@ -73,7 +73,8 @@ def remember(folder: Path, choice: str) -> None:
 
 
 def _had(folder: Path) -> str:
-    """By its data, which `highwater zookeeper import` may have made another's; else as it says."""
+    """The kind of ZooKeeper that a folder had: by its data first, because `highwater zookeeper
+    import` may have converted them since; else by the file `which`."""
     if (folder / "data" / "version-2").exists():
         return JAVA
     if any((folder / "data").glob("log.*")):

@@ -60,7 +60,7 @@ def cached() -> Path:
 
 
 def fetch(env: Mapping[str, str] = os.environ) -> Path:
-    """The folder of the jars in the cache, filled by Maven where they are not; or FetchError."""
+    """The folder of the jars in the cache; Maven fetches missing ones.  Raises FetchError."""
     if not has_jars(ARTIFACTS, cached()):
         print(f"fetches ZooKeeper {ZOOKEEPER_VERSION} by Maven, once", file=sys.stderr, flush=True)
     fetch_jars(f"ZooKeeper {ZOOKEEPER_VERSION}", ARTIFACTS, cached(), env, alone=True)

@@ -1,13 +1,13 @@
-"""A ZooKeeper without an installation: Java's by its jars, or Highwater's own; and its start.
+"""Starts a ZooKeeper that needs no installation: Java's, from its jars, or Highwater's own.
 
 The jars come from the first of these: the setting HIGHWATER_ZOOKEEPER_HOME (a folder with
 ZooKeeper's jars, or an unpacked release), the project's cache, `mvn`, which fetches them into the
 cache, and the jars that PySpark ships.  Only the needed jars go on the class path: opening all 250
 of Spark's takes half the start-up time.
 
-Unless told to, it does not wait for the disk (zookeeper.forceSync=no, as in Apache Kafka's own
-tests).  It is killed with its processes, whose writes the kernel keeps, and not by a power loss;
-and brokers that write gigabytes beside it would hold up its first answer for longer than a session
+By default it does not wait for the disk (zookeeper.forceSync=no, as in Apache Kafka's own tests).
+Here ZooKeeper dies by a kill, after which the kernel keeps its writes, and not by a power loss; and
+brokers that write gigabytes to the same disk would delay its first answer for longer than a session
 lasts.
 """
 
@@ -68,7 +68,8 @@ def find_java(env: Mapping[str, str] = os.environ) -> str:
 
 
 def _jars_in(folder: Path) -> str | None:
-    """The class path of ZooKeeper's jars in a folder, or in its `lib`; None without them."""
+    """The class path of ZooKeeper's jars in a folder, or in its `lib`; None if they are in neither.
+    """
     for place in (folder, folder / "lib"):
         jars = sorted({jar for pattern in _NEEDED for jar in place.glob(pattern + ".jar")})
         names = [jar.name for jar in jars]
@@ -78,7 +79,7 @@ def _jars_in(folder: Path) -> str | None:
 
 
 def find_jars(env: Mapping[str, str] = os.environ) -> ZooKeeperJars:
-    """ZooKeeper's jars, in the module docstring's order of search."""
+    """ZooKeeper's jars, from the first of the places that the module's docstring lists."""
     if setting := env.get("HIGHWATER_ZOOKEEPER_HOME"):
         if path := _jars_in(Path(setting)):
             return ZooKeeperJars(path, f"HIGHWATER_ZOOKEEPER_HOME ({setting})")
@@ -109,8 +110,8 @@ def _not_fetched(env: Mapping[str, str]) -> str:
 
 
 def for_a_proof(asked: str) -> str:
-    """What is asked for; else ZooKeeper's own server where this machine can run it, so that a proof
-    stands on the real parts; else Highwater's."""
+    """The kind of ZooKeeper that is asked for; else Java's if this machine can run it, because a
+    proof should rest on the real server; else Highwater's."""
     if asked:
         return asked
     try:
@@ -136,7 +137,7 @@ def start_of(kind: str, folder: Path, port: int, tick_ms: int, sync: bool = Fals
             raise StartError(f"ZooKeeper's own server: {error}; or {remedy}") from None
     words = ["--data", str(folder / "data"), "--port", str(port), "--tick", str(tick_ms)]
     words += ["--sync"] * sync
-    optimized = ["-O"] * bool(sys.flags.optimize)  # as for a broker
+    optimized = ["-O"] * bool(sys.flags.optimize)  # without assertions, as for a broker
     return [sys.executable, *optimized, "-I", "-m", "highwater.zookeeper", *words]
 
 
@@ -169,7 +170,7 @@ def prepare(folder: Path, port: int, tick_ms: int, sync: bool = False) -> list[s
 
 
 def accepts(host: str, port: int, timeout_s: float = 5.0) -> bool:
-    """Whether something listens there."""
+    """Whether something accepts connections at this address."""
     try:
         socket.create_connection((host, port), timeout=timeout_s).close()
     except OSError:
@@ -178,9 +179,9 @@ def accepts(host: str, port: int, timeout_s: float = 5.0) -> bool:
 
 
 def answers(port: int, timeout_s: float = 1.0) -> bool:
-    """Whether ZooKeeper serves: its `srvr` command tells a mode.
+    """Whether ZooKeeper serves: the answer to its command `srvr` has a mode.
 
-    A question that comes in the moment of its start may never be answered.
+    A command that arrives while ZooKeeper is just starting may never be answered.
     """
     try:
         with socket.create_connection(("127.0.0.1", port), timeout=timeout_s) as sock:

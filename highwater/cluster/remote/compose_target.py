@@ -1,12 +1,12 @@
 """`--target compose:FILE`: the Kafka brokers of any Compose project that runs.
 
-Theory of operation.  Compose tells the project's containers, and the engine where each of them is:
-the ports that it publishes, its addresses in the project's networks, and its names there.  Some
-port of some container answers Metadata, and that answer names every broker by the listener it came
-through; a container's name stands for its address.  A port is used if each broker that it names
-can be reached from here and is one of the containers: so a listener that advertises what only other
-containers can reach is left out by itself.  From then on it is a cluster at an address
-(`remote_cluster`), whose commands are the engine's: kill, stop, start, pause, unpause.
+Theory of operation.  Compose lists the project's containers, and the engine says where each of them
+is: the ports that it publishes, its addresses in the project's networks, and its names there.  Some
+port of some container answers Metadata, and the answer has every broker's address on the listener
+that it came through; an address may be a container's name.  A port is used if each broker that its
+answer names can be reached from here and is one of the containers.  That excludes listeners that
+advertise addresses which only other containers can reach.  From then on it is a cluster at an
+address (`remote_cluster`), whose commands are the engine's: kill, stop, start, pause, unpause.
 
 The file and the containers stay as they are, and a run ends with each of them running.
 """
@@ -41,17 +41,17 @@ _AT_ONCE = 8
 
 @dataclass(frozen=True, slots=True)
 class Container:
-    """A running container of the project: where a port of it is reached from here."""
+    """A running container of the project, and the addresses at which its ports can be reached."""
 
     id: str
     service: str
     published: Mapping[int, int] = field(default_factory=dict)
-    """Port of this machine -> the container's own."""
+    """Port of this machine -> the container's port behind it."""
     addresses: tuple[str, ...] = ()
     names: frozenset[str] = frozenset()
     """Its names among other containers."""
     ports: tuple[int, ...] = ()
-    """Those that the image or the file exposes."""
+    """The ports that the image or the Compose file exposes."""
 
     def ways_in(self) -> Iterator[Address]:
         for port in self.published:
@@ -62,7 +62,7 @@ class Container:
 
 
 def container_of(told: Mapping[str, Any], local: frozenset[str]) -> Container:
-    """By what `docker inspect` tells; `local`: this machine's own names."""
+    """The container that `docker inspect` describes; `local`: this machine's own names."""
     settings = told["NetworkSettings"]
     exposed = {int(port.partition("/")[0]) for port in told["Config"].get("ExposedPorts") or {}}
     published: dict[int, int] = {}
@@ -90,7 +90,7 @@ def container_of(told: Mapping[str, Any], local: frozenset[str]) -> Container:
 def place_of(
     advertised: Address, containers: Sequence[Container], local: frozenset[str]
 ) -> tuple[Address, Container] | None:
-    """Where an advertised address leads from here, and to which container; None: to none."""
+    """The address from here for an advertised one, and its container; None if there is none."""
     host, port = advertised
     for container in containers:
         if host in local and port in container.published:
@@ -106,9 +106,9 @@ LOCAL = frozenset({"localhost", "127.0.0.1", "0.0.0.0", "host.docker.internal", 
 
 
 def find(file: str, services: Sequence[str] = ()) -> AddressTarget:
-    """The brokers of the project of this file; raises StartError, with the remedy.
+    """The brokers of this file's project; raises StartError, with the remedy.
 
-    `services`: those that are Kafka's; empty: found by their answers.
+    `services`: the services that are brokers; empty: those that answer as brokers.
     """
     containers = _containers(Path(file), services)
     known, ids = trio.run(_brokers, containers)
@@ -150,8 +150,8 @@ def _docker(*arguments: str) -> str:
 
 
 async def _brokers(containers: Sequence[Container]) -> tuple[dict[int, Address], dict[int, str]]:
-    """Each broker's address from here, and its container, by the first way in that leads to all
-    of them; empty where there is none."""
+    """Each broker's address from here, and its container, by the first port through which all
+    brokers can be reached; empty where there is none."""
     ways = [way for container in containers for way in container.ways_in()]
     answers: dict[Address, dict[int, Address]] = {}
     limit = trio.CapacityLimiter(_AT_ONCE)

@@ -1,13 +1,14 @@
 """A cluster that others started, at an address, with a proxy in front of each of its brokers.
 
 Theory of operation.  The brokers and their addresses are read from Metadata once, at the start.
-Each gets a proxy on 127.0.0.1, and every address in an answer that goes through one is replaced by
-that of a proxy (`links.rewriting`); an unknown broker's address becomes one where nothing listens,
-because a client must not get past the proxies.  So links between clients and brokers can be cut,
-slowed down and reset, and messages held; those between brokers are the cluster's own.  A process is
-killed, started, paused and resumed by the user's own commands, where they are given.
+Each broker gets a proxy on 127.0.0.1, and every address in an answer that passes a proxy is
+replaced by that of the broker's proxy (`links.rewriting`).  An unknown broker's address becomes one
+where nothing listens, because a client must not get past the proxies.  So links between clients and
+brokers can be cut, slowed down and reset, and messages on them held; the links between brokers are
+out of reach.  A process is killed, started, paused and resumed by the user's own commands, where
+they are given.
 
-A process counts as running until such a command has ended it: nothing else is known of it.
+A process counts as running until such a command has ended it: nothing else is known about it.
 """
 
 from __future__ import annotations
@@ -54,8 +55,8 @@ STAYS_S = 0.3
 
 @dataclass(frozen=True, slots=True)
 class Commands:
-    """With {id}, {host} and {port} of a broker, and {container} where it is in one; empty: there is
-    none."""
+    """The user's commands; each may use {id}, {host} and {port} of a broker, and {container} if it
+    is in one.  Empty: there is no such command."""
 
     kill: str = ""
     stop: str = ""
@@ -65,7 +66,7 @@ class Commands:
 
 
 def lacks_of(commands: Commands) -> dict[str, str]:
-    """What such a cluster cannot suffer or show, with the reason."""
+    """The faults that such a cluster cannot suffer or show, with the reason."""
     found = lacks(*IN_CONTAINERS, Kind.REMOTE)
     for name, verb in VERBS.items():
         if missing := [needed for needed in verb.commands if not getattr(commands, needed)]:
@@ -76,7 +77,7 @@ def lacks_of(commands: Commands) -> dict[str, str]:
 async def brokers_at(bootstrap: str, network: Network | None = None) -> dict[int, Address]:
     """The brokers of a cluster, by its first address that answers; raises StartError.
 
-    `network` has the connections of a secured cluster's client."""
+    `network` makes the connections: for a secured cluster, those of a client that logs in."""
     remedy, why = "start it, or give --target-config FILE where it asks for TLS or a login", ""
     for entry in bootstrap.split(","):
         host, _, port = entry.strip().rpartition(":")
@@ -109,7 +110,7 @@ class RemoteCluster:
         containers: Mapping[int, str] | None = None,
         ways: Mapping[int, Address] | None = None,
     ) -> None:
-        """`ways`: where brokers that ask for TLS or a login are spoken to without."""
+        """`ways`: broker -> an address at which it needs no TLS or login, if it does at its own."""
         self.brokers = sorted(known)
         self.links: Links | None = Links()
         self.hosts: Hosts | None = None
@@ -229,7 +230,8 @@ class RemoteCluster:
         return code
 
     async def _gone(self, member: str) -> None:
-        """Waits until nothing listens at its address: a command may only ask for an end."""
+        """Waits until nothing listens at the member's address: the user's command may return before
+        the process has ended."""
         with trio.move_on_after(PATIENCE_S):
             while await self._listens(member):
                 await trio.sleep(POLL_S)
@@ -240,8 +242,8 @@ class RemoteCluster:
         raise ClusterError(f"{member} still listens {PATIENCE_S:g} s after the command to end it")
 
     async def _listens(self, member: str) -> bool:
-        """Whether a connection stays: what stands in front of a dead broker (a proxy, a container's
-        published port) takes connections, too, and ends them."""
+        """Whether a connection to the member stays open.  Something in front of a dead broker (a
+        proxy, a container's published port) may accept connections, too, but ends them."""
         with trio.move_on_after(1):
             try:
                 stream = await trio.open_tcp_stream(*self._known[broker_number(member)])
@@ -249,7 +251,7 @@ class RemoteCluster:
                 return False
             async with stream:
                 with trio.move_on_after(STAYS_S) as stays, suppress(trio.BrokenResourceError):
-                    await stream.receive_some(1)  # a broker says nothing before it is asked
+                    await stream.receive_some(1)  # a broker sends nothing before a request
                 return stays.cancelled_caught
         return True
 
@@ -296,8 +298,8 @@ async def remote_cluster(
     observer: Observer | None = None,
     ways: Mapping[int, Address] | None = None,
 ) -> AsyncIterator[RemoteCluster]:
-    """The proxies serve; at the end, whatever a command had paused or killed is back, if a command
-    can bring it back."""
+    """A cluster whose proxies serve.  At the end, each process that a command has paused or killed
+    is brought back, if there is a command for that."""
     cluster = RemoteCluster(known, commands, containers, ways)
     async with trio.open_nursery() as nursery:
         await cluster.serve(nursery, observer)
@@ -319,7 +321,7 @@ async def _put_back(cluster: RemoteCluster, commands: Commands) -> None:
             elif not cluster.running(member) and commands.start:
                 await cluster.start(member, ready=False)
         except ClusterError:
-            continue  # the user sees it in the cluster's own state, and the run has ended
+            continue  # the run has ended; the user sees it in the cluster's own state
 
 
 @dataclass(frozen=True, slots=True)
@@ -331,9 +333,9 @@ class AddressTarget:
     commands: Commands = field(default_factory=Commands)
     shared: bool = True
     containers: Mapping[int, str] = field(default_factory=dict)
-    """Of a Compose project, whose file `bootstrap` is then."""
+    """Broker -> its container, for a Compose project; `bootstrap` is then the project's file."""
     network: Network | None = None
-    """Of a client that the cluster asks for TLS or a login."""
+    """Makes a client's connections, if the cluster requires TLS or a login."""
 
     def __str__(self) -> str:
         return f"the {'project of' if self.containers else 'cluster at'} {self.bootstrap}"
@@ -344,7 +346,7 @@ class AddressTarget:
 
     @property
     def controllers(self) -> list[str]:
-        """Those beside the brokers answer no clients, and are not known."""
+        """None: controllers in processes of their own answer no clients, so they are not known."""
         return []
 
     @property

@@ -1,12 +1,13 @@
 """A way in without TLS and login to a cluster that asks for them: `--target-config FILE`.
 
-Theory of operation.  The file says, in Java's names, how a client logs in.  In front of each broker
-stand two things on 127.0.0.1.  A tunnel connects by TLS, logs in as that client, and then passes
-bytes on; it gives up when its client has given up, because a broker that lags behind has no time
-for handshakes that no client waits for.  Before it, a proxy replaces each address in an answer by
-that of another such proxy, so that no client is sent to a listener it cannot speak to.  To
-everything else in the harness these proxies are the cluster: the workload's clients, faults and
-rules of messages need no secrets, and see frames.  A broker takes all of them for the file's user.
+Theory of operation.  The file says, by the names of Java's settings, how a client logs in.  On
+127.0.0.1, each broker has a tunnel and a proxy in front of it.  The tunnel connects by TLS, logs in
+as that client, and then passes bytes on; it gives up when its client has given up, because a broker
+that lags behind has no time for handshakes that no client waits for.  The proxy, in front of the
+tunnel, replaces each address in an answer by that of another such proxy, so that no client is sent
+to a listener whose protocol it does not have.  To everything else in the harness these proxies are
+the cluster: the workload's clients, faults and rules for messages need no secrets, and see frames.
+A broker takes all of them for the file's user.
 """
 
 from __future__ import annotations
@@ -42,14 +43,14 @@ PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 CONNECT_S: Final = 10.0
 _CHUNK: Final = 65536
 _EARLY_BYTES: Final = 262144
-"""How much is read from a client that the broker does not take from yet."""
+"""How many bytes to read from a client before the connection to the broker is ready."""
 _RESET: Final = struct.pack("ii", 1, 0)
 
 
 def network_of(file: Path) -> Network:
-    """A network whose connections are those of the file's client.
+    """A network whose connections log in as the file's client.
 
-    Raises StartError, with one line, for a file that cannot be read, or a way to log in that the
+    Raises StartError, with one line, for a file that cannot be read, or a kind of login that the
     proxies do not have.
     """
     try:
@@ -59,7 +60,7 @@ def network_of(file: Path) -> Network:
 
 
 def network_by(given: Mapping[str, str]) -> Network:
-    """The same for a client's settings themselves, in Java's names; raises ConfigError, too."""
+    """As `network_of`, for settings by Java's names instead of a file; raises ConfigError, too."""
     protocol = given.get("security.protocol", "PLAINTEXT").upper()
     if protocol not in PROTOCOLS:
         raise StartError(f"security.protocol={protocol}; use {', '.join(PROTOCOLS)}")
@@ -74,7 +75,7 @@ def network_by(given: Mapping[str, str]) -> Network:
     settings = ListenerSettings({**taken, **dict.fromkeys(names, mechanism)}, "target", protocol)
     tls = login = None
     if protocol.endswith("SSL"):
-        from highwater.kafka.security.tls import ClientTls  # cryptography is loaded where used
+        from highwater.kafka.security.tls import ClientTls  # late: this loads cryptography
 
         tls = ClientTls(settings, RealDisk())
     if protocol.startswith("SASL"):
@@ -134,8 +135,8 @@ async def _carry(near: trio.SocketStream, *, network: Network, address: Address)
 async def _far_side(
     near: trio.SocketStream, early: bytearray, network: Network, address: Address
 ) -> Connection | None:
-    """The broker's side, connected and logged in; None where that fails, takes too long, or the
-    near side ends meanwhile.  What the near side has sent by then is in `early`."""
+    """A connection to the broker, logged in; None if that fails, takes too long, or the near side
+    ends meanwhile.  Puts into `early` what the near side has sent by then."""
     far: Connection | None = None
     with trio.move_on_after(CONNECT_S):
         async with trio.open_nursery() as nursery:
