@@ -1,8 +1,8 @@
-"""An application that somebody else starts, aimed at as the copies of a run are.
+"""An application that somebody else starts, but that faults aim at like the copies of a run.
 
-Each of its copies connects by doors of its own; the inputs are those that the topic shows, whoever
-wrote them.  A copy is told by its process only when it is struck, and whoever started it starts it
-again.
+Each of its copies connects by doors of its own.  Its inputs are all records of the input topic,
+whoever wrote them.  A copy's process becomes known only when it is struck, and whoever started it
+must start it again.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ from highwater.verdict.contracts.fields import Source
 
 KILL, PAUSE = "kill", "pause"
 ENDS_S: Final = 10.0
-"""The most time that a process may take to follow a signal."""
+"""The most time that a process may take to end after a signal."""
 
 
 @dataclass(slots=True)
 class _Process:
-    """What a member's state is taken from, in place of a child of this process."""
+    """Stands for a process that is no child of this one, and shows its state."""
 
     pid: Pid
 
@@ -54,7 +54,7 @@ class _Process:
 
 
 class _Adopted(Copy):
-    """A copy whose process is another's child."""
+    """A copy whose process is the child of another process."""
 
     def adopt(self, pid: int) -> None:
         known = self.child.pid if self.child is not None else None
@@ -62,7 +62,8 @@ class _Adopted(Copy):
         if not now.alive():
             raise ClusterError(f"no process {pid} runs")
         if now != known:
-            # what it did before this call counts, too: nobody says when it was started
+            # `started` stays as it is, because nobody says when the process was started: what it
+            # did before this call counts, too
             self.child = cast(Any, _Process(now))
 
     def signal(self, number: Signals) -> None:
@@ -79,7 +80,7 @@ class _Adopted(Copy):
 
 
 class AdoptedApp:
-    """Its doors, its windows, and the strikes at its copies."""
+    """An application: its doors, its windows, and the strikes at its copies."""
 
     def __init__(
         self, cluster: Cluster, stage: Stage, ends: tuple[str, str], match: str, copies: int
@@ -124,11 +125,11 @@ class AdoptedApp:
 
     @property
     def bootstrap(self) -> list[str]:
-        """Of each copy."""
+        """The bootstrap servers of each copy."""
         return [aim.doors.bootstrap for aim in self.aims.values()]
 
     async def serve(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Until `close`."""
+        """Serves the doors and watches the topics until `close`."""
         with self._scope:
             async with trio.open_nursery() as nursery:
                 for aim in self.aims.values():
@@ -142,7 +143,7 @@ class AdoptedApp:
         self._scope.cancel()
 
     async def strike(self, copy: int, pid: int, how: str, when: str, lasts_s: float) -> Probe:
-        """Kills or pauses this process in the window; what was paused is awake again at the end.
+        """Kills this process in the window, or pauses it there for `lasts_s` and resumes it.
 
         Raises ClusterError where there is no such copy or process.
         """
@@ -183,7 +184,7 @@ _EFFECTS: Final = {KILL: aimed(_kill), PAUSE: aimed(_pause)}
 
 
 def _source(topic: str, output: str, match: str) -> Source:
-    """Where a record has its id; raises ValueError."""
+    """The place of the id in a topic's records; raises ValueError."""
     fields = {"id": {"json": match}}
     pipeline = {"from": topic, "to": output, "within_s": 1, "must": ["at least once"]}
     contract = {"topics": {topic: fields, output: fields}, "pipelines": [pipeline]}

@@ -1,8 +1,9 @@
-"""Why outputs of an application are missing or repeated: what witnesses say beside its contract.
+"""Why an application's outputs are missing or repeated, as far as the witnesses show it.
 
-Three mistakes look alike in the topic, a record that is not there.  What else happened tells them
-apart: an output that only its leader had (acks=1) goes with that leader, dead or merely deposed; a
-group's offset past an unstored output (committed too early) shows when a copy ends between the two.
+Several mistakes look alike in the topic: a record is not there.  Other facts tell them apart.  An
+output that only its leader had (acks=1) is lost with that leader, whether it died or merely lost
+the leadership.  An offset committed before the output is stored loses it when a copy ends between
+the two.
 """
 
 from __future__ import annotations
@@ -14,35 +15,35 @@ from highwater.verdict.headline import counted
 
 @dataclass(frozen=True, slots=True)
 class NotThere:
-    """What is known when inputs are without their output."""
+    """What is known when inputs have no output."""
 
     output: str
     group: str
     many: int
     """How many outputs are missing."""
     offset: int
-    """Of the first input without an output."""
+    """The offset of the first input without an output."""
     committed: int | None
     """The group's offset in that partition."""
     gone: int
-    """Records of the output that dead leaders had and their successors had not."""
+    """How many records of the output dead leaders had and their successors did not have."""
     moved: int
     """How often another broker became the leader of a partition of the output."""
     ended: bool
     """Whether a copy of the application ended or was killed."""
     within_s: float
     acks: frozenset[int] = frozenset()
-    """What the Produce requests asked for, as far as they were seen."""
+    """The values of acks in the Produce requests that were seen."""
 
     @property
     def one_broker_did(self) -> bool:
-        """Whether an output counted as written before others than its leader had it."""
+        """Whether an output may have counted as written when only its leader had it."""
         return not self.acks or bool(self.acks & {0, 1})
 
 
 def why_repeated(output: str, transactions: bool, beside: int) -> str:
-    """A clause for the headline: `transactions` are in the output, and so many commits of offsets
-    went beside them."""
+    """A clause for the headline.  `transactions`: whether the output has some; `beside`: how many
+    commits of offsets were in no transaction."""
     two_steps = (
         "the application writes outputs and commits offsets in two steps, and an end between them "
         "repeats what lies there"
@@ -61,7 +62,7 @@ def why_not_there(seen: NotThere) -> str:
             else f"{seen.output} had {counted(seen.moved, 'change')} of leader"
         )
         return f"; {went}: the others did not have them, which acks=1 acknowledges"
-    # fewer, which nothing had acknowledged yet, end with any leader
+    # fewer prove nothing: any leader's death loses records that were not acknowledged yet
     if seen.gone >= seen.many and seen.one_broker_did:
         return (
             f"; {counted(seen.gone, 'record')} of {seen.output} ended with their leader: "
@@ -75,7 +76,7 @@ def why_not_there(seen: NotThere) -> str:
             f"{past}not past it: the application was not yet there {seen.within_s:g} s after the "
             "last input (--rate, --within)"
         )
-    # it commits too early only where it ends before it stores
+    # no copy ended, so no early commit can have lost the output
     if seen.moved and not seen.ended and seen.one_broker_did:
         return (
             f"{past}past it, no copy ended, and {seen.output} had {counted(seen.moved, 'change')} "

@@ -1,4 +1,4 @@
-"""What `highwater chaos --app` was asked for."""
+"""The options of `highwater chaos --app`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class AppOptions:
     exactly_once: bool = False
     ordered: bool = True
     errors: bool = True
-    """Whether a seed's schedule may refuse what the application writes."""
+    """Whether a schedule made from a seed may refuse what the application writes."""
     within_s: float = 60.0
     values: Sequence[Any] = ({},)
     duration_s: float = 60.0
@@ -35,7 +35,7 @@ class AppOptions:
     schedule: list[Fault] | None = None
     keep: bool = False
     zookeeper: str = ""
-    """As `--zookeeper` has it; empty: Java's where it can run here, else embedded."""
+    """The value of `--zookeeper`; empty: Java's if it can run here, else embedded."""
     program: Program = field(default_factory=Highwater)
     properties: dict[str, str] = field(default_factory=dict)
 

@@ -23,7 +23,7 @@ from highwater.cluster.interface import Cluster, ClusterError, require_paused, r
 from highwater.cluster.lives import DOWN, PAUSED, UP, Lives
 
 RESTARTS: Final = 5
-"""A copy that ends by itself once more stays down."""
+"""How often a copy that ends by itself is started again."""
 TOO_OFTEN: Final = "six times"
 RESTART_AFTER_S: Final = 1.0
 GRACE_S: Final = 5.0
@@ -46,13 +46,13 @@ def last_words(output: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """The end of a copy that nobody asked for."""
+    """The end of a copy that nobody caused on purpose."""
 
     code: int | None
     lines: tuple[str, ...] = SILENT
-    """The last ones that it printed."""
+    """The last lines that it printed."""
     excused: bool = False
-    """Whether a fault had just shown it something after which a right application may end."""
+    """Whether a fault had just shown it an error after which even a correct application may end."""
 
     def __str__(self) -> str:
         return f"ended by itself with code {self.code}: {' / '.join(self.lines)}"
@@ -71,9 +71,9 @@ class Copy:
     started: float = 0.0
     """When its present life began, by trio's clock."""
     ends: list[End] = field(default_factory=list)
-    """Those of its own."""
+    """The ends that nobody caused on purpose."""
     excused_until: float = 0.0
-    """By trio's clock: an end before that counts as no fault of its own."""
+    """Until this time, by trio's clock, an end does not count against it."""
 
     @property
     def failures(self) -> list[End]:
@@ -95,7 +95,7 @@ class Copy:
             os.killpg(self.child.pid.pid, number)
 
     async def end(self, number: Signals, within_s: float = 10.0) -> int | None:
-        """Ends it on purpose; its exit code, None where it still runs."""
+        """Ends the copy on purpose; returns its exit code, or None if it still runs."""
         self.wanted = False
         self.signal(SIGCONT)
         self.signal(number)
@@ -114,12 +114,12 @@ class AppCluster:
         self._cluster = cluster
         self.copies = {copy.name: copy for copy in copies}
         self.copies_lives = Lives()
-        """The cluster's own looks only at the processes that it started."""
+        """The copies' states; `lives` of the cluster has only the processes that it started."""
         self.gave_up = trio.Event()
-        """Some copy ended by itself too often."""
+        """Set when a copy has ended by itself too often."""
         self._say = say
         self.after_an_end: Callable[[str], Awaitable[None]] | None = None
-        """Is told of each copy that ended by itself."""
+        """Is called with the name of each copy that has ended by itself."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._cluster, name)
@@ -194,7 +194,7 @@ class AppCluster:
             self.copies_lives.note(member, PAUSED if paused else UP)
 
     def pids(self) -> list[Pid]:
-        return []  # they stand still as members
+        return []  # the clients are the copies, and those are paused as members
 
     async def supervise(self) -> None:
         """Starts copies again that end by themselves, and notices brokers that do; until
@@ -222,12 +222,12 @@ class AppCluster:
             await trio.sleep(0.05)
 
     def ends(self) -> list[str]:
-        """Each end of a copy's own; those that are alike in one line."""
+        """A line for each end of a copy by itself; equal ones share a line."""
         told = Counter(f"{copy.name} {end}" for copy in self.copies.values() for end in copy.ends)
         return [f"{line} ({n} times)" if n > 1 else line for line, n in told.items()]
 
     def why_given_up(self) -> str | None:
-        """What became of the copy that ended too often, in one sentence; None where none did."""
+        """A sentence about the copy that ended too often; None if there is none."""
         for copy in self.copies.values():
             if len(copy.failures) > RESTARTS:
                 who = "the application" if len(self.copies) == 1 else copy.name

@@ -60,7 +60,7 @@ FIRST_S = 60.0
 QUIET_S = 2.0
 SETTLE_S = 0.1
 FENCES = 3
-"""A copy that takes another's transactional id so often has not taken over from a dead one."""
+"""From this many fencings on, copies share a transactional id: none has taken over a dead one's."""
 OFFSETS = "__consumer_offsets"
 
 
@@ -78,7 +78,7 @@ class AppRun:
         self._text = text
         self.read = False
         self._connected = trio.Event()
-        """A copy has connected to the cluster: one that cannot start is fed nothing."""
+        """Set once a copy has connected to the cluster: before that no input is sent."""
         self.windows = Windows(trio.current_time)
         self.verdict = AppVerdict(options, self.folder, self.contract, progress, self.windows)
         self._owners: dict[int, str] = {}
@@ -137,7 +137,7 @@ class AppRun:
         return judgement
 
     def _write_about(self, zookeeper: str) -> None:
-        """app.json: what the report tells of the run beside its verdict."""
+        """Writes app.json: what the report shows of the run in addition to its verdict."""
         options = self.options
         demanded = [f"every input {'exactly' if options.exactly_once else 'at least'} once"]
         demanded += ["in the order of its key"] * options.ordered
@@ -210,7 +210,8 @@ class AppRun:
         )
 
     async def _settle_deaths(self, witness: Witness) -> None:
-        """For ever: the dead leader may lead again before the run ends, and hide who came next."""
+        """Notes each dead leader's successor; runs for ever, because the dead one may lead again
+        before the run ends, and then its successor could not be seen any more."""
         while True:
             self.verdict.deaths.settle(witness.partitions)
             await trio.sleep(SETTLE_S)
@@ -257,7 +258,7 @@ class AppRun:
             if not apps.gave_up.is_set():
                 works = "the application works, " if watcher.ids else ""
                 self.progress.phase(f"{works}faults are injected", self.options.duration_s)
-                self._connected.set()  # a client id such as `3` is taken for a broker's
+                self._connected.set()  # a copy with a client id such as `3` was taken for a broker
                 await self._inject(stage, engine, apps)
             stop.set()
 
@@ -269,7 +270,7 @@ class AppRun:
         await feeder.feed(self.options.rate, stop)
 
     async def _watch(self, aims: dict[str, Aim], *watches: Callable[[], Awaitable[None]]) -> None:
-        """Looks at the topics once a copy has connected."""
+        """Watches the topics from the moment when a copy has connected."""
         while not self._connected.is_set():
             if any(aim.doors.connected() for aim in aims.values()):
                 self._connected.set()
@@ -295,7 +296,7 @@ class AppRun:
             self.verdict.missing += [f"{HEAL_S:g} s after healing, {p}" for p in late]
 
     async def _first_output(self, apps: AppCluster, watcher: Watcher) -> None:
-        """A fault on an application that has not begun to work would show nothing of it."""
+        """Waits for the first output: a fault on an idle application would prove nothing."""
         self.progress.phase("waiting for the application's first output", FIRST_S)
         with trio.move_on_after(FIRST_S):
             while not watcher.ids and not apps.gave_up.is_set():
@@ -307,7 +308,7 @@ class AppRun:
             )
 
     async def _drain(self, apps: AppCluster, feeder: Feeder, watcher: Watcher) -> None:
-        """Waits until the output is complete and at rest, or the time that it has is over."""
+        """Waits until the output is complete and at rest, or the application's time is over."""
         if apps.gave_up.is_set():
             return
         self.progress.phase("waiting for the output", self.options.within_s)
@@ -318,7 +319,7 @@ class AppRun:
                 await trio.sleep(0.1)
 
     async def _watch_reading(self, cluster: Cluster) -> None:
-        """Asks the brokers' metrics whether the input was read; only the copies read it."""
+        """Learns from the brokers' metrics whether the input was read; only the copies read it."""
         known = [a for n in cluster.brokers if (a := cluster.metrics_address(n))]
         self.read = not known
         name = "kafka_server_brokertopicmetrics_bytesoutpersec"

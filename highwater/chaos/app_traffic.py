@@ -1,4 +1,4 @@
-"""An application's input, a look at its output while it works, and both counted."""
+"""Sends an application's input, watches its output while it works, and counts both."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ COUNT_S = 0.25
 
 
 def with_id(template: Any, path: Sequence[str | int], id_: str) -> Any:
-    """The document with the id at that path; objects and lists on the way are made."""
+    """The document with the id at this path; adds objects and lists that are missing on the way."""
     if not path:
         return id_
     step, *rest = path
@@ -47,7 +47,7 @@ class Feeder:
     path: Sequence[str | int]
     templates: Sequence[Any] = ({},)
     tell: Callable[[str, int, int], None] = lambda id_, partition, offset: None
-    """Is told of each input that was acknowledged, with its partition and offset."""
+    """Is called for each input that was acknowledged, with its partition and offset."""
     acknowledged: set[str] = field(default_factory=set)
     unknown: int = 0
     sent: int = 0
@@ -76,14 +76,15 @@ class Feeder:
             self.unknown = self.sent - len(self.acknowledged)
 
     async def _drain(self, producer: Any) -> None:
-        """Waits for what is under way by polls: `flush` would tell of deliveries in its thread."""
+        """Waits by polls for what is in flight: `flush` would run the callbacks in its thread."""
         with trio.move_on_after(FLUSH_S):
             while len(producer):
                 producer.poll(0)
                 await trio.sleep(0.02)
 
     async def _end(self, phase: str, limit_s: float, call: Any, *arguments: Any) -> None:
-        """What a call that does not return would have told is of unknown outcome."""
+        """Makes a last call of the producer.  If it does not return, the sends whose results it
+        would have reported have an unknown outcome."""
         if not self.left:
             try:
                 await apart(phase, limit_s, call, *arguments)
@@ -98,19 +99,19 @@ class Feeder:
         def told(error: Any, message: Any) -> None:
             if error is None:
                 self.acknowledged.add(id_)
-                # None where an earlier attempt stored it, whose answer was lost
+                # None if an earlier attempt stored it and the answer to that was lost
                 if (offset := message.offset()) is not None:
                     self.tell(id_, message.partition(), offset)
 
         try:
             producer.produce(self.topic, value, f"key-{self.sent % KEYS}", on_delivery=told)
             self.sent += 1
-        except BufferError:  # the cluster is away: later
+        except BufferError:  # the cluster is away: it is sent later
             producer.poll(0)
 
 
 _left_behind: list[Any] = []
-"""Producers for whose end no thread began in time: on the loop it would hold up all."""
+"""Producers for whose end no thread was free in time: ending them here would block the loop."""
 
 
 def destroy(last: list[Any]) -> None:
@@ -128,9 +129,9 @@ class Watcher:
     source: Source
     isolation: str = "read_committed"
     tell: Callable[[str, int, int], None] = lambda id_, partition, offset: None
-    """Is told of each id, with its partition and offset."""
+    """Is called for each id, with its partition and offset."""
     passed: Callable[[int, int], None] | None = None
-    """Is told where a partition ends for now."""
+    """Is called with a partition and the offset at which it ends for now."""
     ids: set[str] = field(default_factory=set)
     again: int = 0
     """How many of its records had an id that had come before."""
@@ -140,7 +141,7 @@ class Watcher:
     """Calls that did not return."""
 
     async def watch(self) -> None:
-        """Until cancelled."""
+        """Reads the output until cancelled."""
 
         async def places(consumer: Any) -> list[TopicPartition]:
             return [TopicPartition(self.topic, p, 0) for p in range(self.partitions)]
@@ -161,8 +162,9 @@ class Watcher:
 
 
 async def count(log: LineLog, feeder: Feeder, watcher: Watcher, windows: Windows) -> None:
-    """Writes lines {"t_ns", "sent", "acknowledged", "came", "again"}, each counted from the
-    beginning, and {"ahead", "behind"}, as they are now; until cancelled, and once then."""
+    """Writes lines with "t_ns", the counts from the beginning ("sent", "acknowledged", "came",
+    "again") and the present sizes of the windows ("ahead", "behind"): until it is cancelled, and a
+    last line then."""
 
     def tell() -> None:
         acknowledged, came = len(feeder.acknowledged), len(watcher.ids)

@@ -1,7 +1,7 @@
 """The verdict on a user's application: its contract over the topics, and the reason in words.
 
-Only the contract accuses.  What the strikes and the witnesses saw makes the headline tell the
-mistake, and says which of the promises was tried.
+Only the contract accuses.  What the strikes and the witnesses saw lets the headline name the
+mistake, and shows which of the promises were tried.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from highwater.verdict.headline import MENDING, counted
 from highwater.verdict.history import read_lines
 
 _ID = re.compile(r"\bid (\S+?)[,)]")
-"""In a violation's detail."""
+"""Finds the id in a violation's detail."""
 
 
 @dataclass(slots=True)
@@ -59,11 +59,11 @@ class AppVerdict:
     progress: Progress
     windows: Windows
     problems: list[str] = field(default_factory=list)
-    """Reasons why the run is invalid, beside the contract."""
+    """Reasons why the run is invalid, apart from the contract."""
     missing: list[str] = field(default_factory=list)
-    """Reasons why it proves nothing."""
+    """Reasons why the run proves nothing."""
     zookeeper: str = ""
-    """Which one the brokers had; empty: none."""
+    """The kind of ZooKeeper that the brokers had; empty: none."""
     stage: AppStage | None = None
     began: float = 0.0
     """When the screen's clock began, by trio's."""
@@ -117,7 +117,8 @@ class AppVerdict:
         return judgement
 
     def _account(self, judgement: Judgement) -> None:
-        """What was tried for each promise; one that no probe of a seed has tried is not proved."""
+        """Notes what was tried for each promise.  In a schedule made from a seed, a promise that no
+        probe has tried makes the run prove nothing."""
         probes = [] if self.stage is None else self.stage.probes
         options = self.options
         promises = demanded(exactly_once=options.exactly_once, ordered=options.ordered)
@@ -146,7 +147,7 @@ class AppVerdict:
             yield record
 
     def _story(self, rule: str, example: Mapping[str, Any]) -> Story | None:
-        """What the strikes say of the first input that was lost, or repeated."""
+        """The strike that explains the first lost or repeated input; None if none does."""
         if self.stage is None:
             return None
         options, began, probes = self.options, self.began, self.stage.probes
@@ -156,7 +157,7 @@ class AppVerdict:
         found = _ID.search(str(example["detail"]))
         id_ = found.group(1) if found else ""
         if rule == LOST and len(acks := self.stage.acks()) > 0 and acks <= {0, 1}:
-            return None  # what a leader alone had looks like a commit that came too early
+            return None  # a loss by acks=1 looks like one by a commit that came too early
         if rule == LOST:
             id_ = plainest_loss(probes, partial(self.windows.still, AHEAD)) or id_
         place = self.windows.place(id_)
@@ -171,11 +172,11 @@ class AppVerdict:
         return replace(tale, subject=missing)
 
     def _markers(self) -> bool:
-        """Whether the output has offsets without a record: those of transactions' markers."""
+        """Whether some offsets of the output have no record, as those of transactions' markers."""
         return any(count < end for count, end in self._outputs.values())
 
     def _why(self, bootstrap: str, apps: AppCluster, rule: str, lost: Any, many: int) -> str:
-        """A clause on a missing or repeated output: what the logs and the group's offsets say."""
+        """A clause on why an output is missing or repeated, by the logs and the group's offsets."""
         if rule == "K8":
             wires = [aim.wire for aim in self.stage.aims.values()] if self.stage else []
             return why_repeated(
@@ -215,5 +216,5 @@ def _committed(bootstrap: str, group: str, topic: str, partition: int) -> int | 
             if (place.topic, place.partition) == (topic, partition):
                 return int(place.offset)
     except (KafkaException, TimeoutError, ClientHangs):
-        pass  # only a clause of the report rests on it
+        pass  # only a clause of the report needs it
     return None

@@ -61,7 +61,7 @@ TRANSACTIONS, GROUPS = "transactions", "groups"
 BROKERS = (1, 2, 3)
 HEAL_S = 60.0
 FINAL_READ_S, READ_A_SECOND = 60.0, 10_000
-"""For the full read at the end: so long, and more for as many records as were acknowledged."""
+"""The time for the full read at the end: the seconds, and the acknowledged records by the rate."""
 
 
 @dataclass(slots=True)
@@ -73,7 +73,7 @@ class Options:
     schedule: list[Fault] | None = None
     """None: generated from the seed."""
     keep: bool = False
-    """Keep the brokers' data even where the verdict is valid."""
+    """Whether to keep the brokers' data even if the verdict is valid."""
     rate: float = 100.0
     program: Program = field(default_factory=Highwater)
     target: Target | None = None
@@ -81,15 +81,15 @@ class Options:
     producers: tuple[str, ...] = ("kafka-python", "confluent-kafka", "highwater")
     consumers: tuple[str, ...] = ("kafka-python", "confluent-kafka", "highwater")
     workloads: tuple[str, ...] = ()
-    """More workloads beside the writers: "transactions" (T3-T5, T7), "groups" (G2-G4)."""
+    """Workloads in addition to the writers: "transactions" (T3-T5, T7), "groups" (G2-G4)."""
     engine: str = "auto"
     watch: bool = False
-    """Have spark/watch.py watch the run, and end the workload at the first violation."""
+    """Whether spark/watch.py watches the run, and its first alarm ends the workload."""
     properties: dict[str, str] = field(default_factory=dict)
     zookeeper: str = ""
-    """java, embedded or one that runs; empty: Java's where it can run here, else embedded."""
+    """java, embedded, or addresses; empty: Java's if it can run here, else embedded."""
     secure: bool = False
-    """The workload's clients come over TLS, log in, and have few rights (`secured_clients`)."""
+    """Whether the workload's clients use TLS, log in, and have few rights (`secured_clients`)."""
 
     @property
     def security(self) -> str:
@@ -173,7 +173,7 @@ class Run:
         self.watch = WatchProcess(self.folder.path, progress) if options.watch else None
 
     async def execute(self) -> Any:
-        """Runs it all; gives the verdict (`highwater.verdict.verdict.Verdict`)."""
+        """Makes the whole run; returns the verdict (`highwater.verdict.verdict.Verdict`)."""
         self.folder.create()
         self.folder.write_info(self.info)
         if self.info.lacks:
@@ -244,7 +244,7 @@ class Run:
                 log.close()
 
     async def _make_topics(self, cluster: Cluster) -> None:
-        """Raises ClusterError where a cluster that others started has such a topic."""
+        """Makes the run's topics; ClusterError if a cluster that others started has one of them."""
         await create_topics(cluster, self.topics, exists_ok=not self.shared)
         self._made_topics = True
         if self.options.secure:
@@ -309,7 +309,7 @@ class Run:
     async def _until_alarm(
         self, inject: Callable[[list[Fault], float], Awaitable[None]], schedule: list[Fault]
     ) -> None:
-        """Carries out the schedule, or as much of it as there is before the watch's first alarm."""
+        """Carries out the schedule, until the watch's first alarm if there is one."""
         async with trio.open_nursery() as nursery:
             if self.watch is not None:
 
@@ -430,8 +430,8 @@ async def _within(scope: trio.CancelScope, work: Callable[[], Awaitable[None]]) 
 
 
 async def _settle_often(stage: ChaosStage) -> None:
-    """Reads the starts of epochs soon after each election: entries without records do not last.
-    Also notices members that ended unasked."""
+    """Notes where epochs start soon after each election, because entries without records do not
+    last.  Also notices members that have ended unasked."""
     while True:
         stage.cluster.lives.look(stage.cluster.running)
         stage.deaths.settle(stage.zookeeper.partitions)
@@ -445,13 +445,13 @@ def _death_line(death: Any) -> dict[str, Any]:
 
 
 def execute(options: Options, progress: Progress) -> Any:
-    """Runs it under trio; Ctrl-C and SIGTERM stop everything in order."""
+    """Makes one run under trio; Ctrl-C and SIGTERM stop everything in order."""
     run = Run(options, progress)
     return trio.run(with_signals, run.execute)
 
 
 async def with_signals(work: Callable[[], Any]) -> Any:
-    """SIGTERM and SIGHUP end the work as Ctrl-C does."""
+    """Does the work; SIGTERM and SIGHUP end it as Ctrl-C does."""
     import signal
 
     result: Any = None

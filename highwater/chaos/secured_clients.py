@@ -1,11 +1,11 @@
-"""`highwater chaos --secure`: the workload's clients come over TLS, log in, and have few rights.
+"""`highwater chaos --secure`: the workload's clients use TLS, log in, and have few rights.
 
-Theory of operation.  The clients' listener of each broker speaks SASL_SSL.  The workload is the
-user alice, by SCRAM, and is allowed what it does and no more: the run's topics, consumer groups,
-and transactional ids with the run's name.  The harness asks on a listener without security, so its
-witnesses see the same as in any run.  A run whose security is off would prove nothing about it, so
-it does not begin before alice is allowed on every broker, and bob, who has a password and no
-rights, and a client without TLS are refused there.
+Theory of operation.  The clients' listener of each broker speaks SASL_SSL.  The workload logs in by
+SCRAM as the user alice, who has only the rights that it needs: for the run's topics, consumer
+groups, and transactional ids with the run's name.  The harness uses a listener without security, so
+its witnesses see the same as in any run.  A run whose security was off would prove nothing about
+it.  So a run begins only when every broker serves alice, and refuses both bob, who has a password
+but no rights, and a client without TLS.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _FAILURES = (OSError, BadMessage, trio.BrokenResourceError)
 
 
 def way_of(cluster: Cluster, folder: Path, security: str, user: str = USER) -> Way:
-    """`folder`: the cluster's."""
+    """How this user's clients reach the cluster; `folder`: the cluster's."""
     if security == "plaintext":
         return Way(bootstrap=cluster.bootstrap)
     return Way(
@@ -53,9 +53,9 @@ def way_of(cluster: Cluster, folder: Path, security: str, user: str = USER) -> W
 async def begin(
     cluster: Cluster, folder: Path, security: str, topics: Sequence[str], run: str
 ) -> None:
-    """Gives alice her rights; returns when they hold and nobody else has them; ClusterError where
-    that does not come."""
-    from highwater.cluster.remote.secured_target import network_by  # it loads cryptography
+    """Gives alice her rights; returns when every broker grants them to her and to nobody else.
+    ClusterError where that takes too long."""
+    from highwater.cluster.remote.secured_target import network_by  # late: this loads cryptography
 
     await _allow(cluster, topics, run)
     networks = {
@@ -66,7 +66,8 @@ async def begin(
 
 
 async def until_right(look: Callable[[], Awaitable[str]]) -> None:
-    """Looks until nothing is wrong; ClusterError with the last words where that does not come."""
+    """Repeats `look` until it finds nothing wrong; ClusterError with what it found last, if that
+    takes too long."""
     last = "no broker has answered yet"
     with trio.move_on_after(PATIENCE_S):
         while wrong := await look():
@@ -77,7 +78,8 @@ async def until_right(look: Callable[[], Awaitable[str]]) -> None:
 
 
 async def _allow(cluster: Cluster, topics: Sequence[str], run: str) -> None:
-    """One request; brokers follow in its order, so the topics, which are looked at, are last."""
+    """Creates the rules by one request.  Brokers take them over in its order, so the topics come
+    last: `_wrong` looks only at those."""
     wanted = [
         (Resource(ResourceType.GROUP, "*"), (Operation.READ,)),
         (
@@ -107,7 +109,7 @@ async def _allow(cluster: Cluster, topics: Sequence[str], run: str) -> None:
 
 
 async def _wrong(cluster: Cluster, topics: Sequence[str], networks: Mapping[str, Network]) -> str:
-    """The first thing that is not as it has to be, in words; empty for none."""
+    """The first thing that is not as it should be, in words; empty if there is none."""
     for number, address in zip(cluster.brokers, addresses(cluster.bootstrap), strict=True):
         for user, expected in (
             (USER, ErrorCode.NONE),

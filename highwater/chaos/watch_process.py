@@ -1,4 +1,4 @@
-"""spark/watch.py beside a chaos run: started before the workload, and asked for its first alarm."""
+"""Runs spark/watch.py during a chaos run: starts it before the workload, waits for its alarms."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class WatchProcess:
     """`start`, then `first_alarm` beside the workload, then `stop`."""
 
     def __init__(self, run: Path, progress: Any) -> None:
-        """Raises StartError where Spark or its connector cannot be had."""
+        """Raises StartError where Spark or its connector is missing and cannot be fetched."""
         self.run = run
         self.progress = progress
         try:
@@ -61,7 +61,7 @@ class WatchProcess:
         self.progress.say(f"the watch looks on after {time.monotonic() - began:.1f} s")
 
     async def first_alarm(self) -> None:
-        """Returns when there is one."""
+        """Returns when there is an alarm."""
         while not self._alarms():
             await trio.sleep(0.05)
         self.progress.say(f"watch: {told(self._alarms()[0])}")

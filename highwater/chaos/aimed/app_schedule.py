@@ -1,4 +1,5 @@
-"""Faults on an application by a seed: what its promises demand, then the unaimed ones."""
+"""A schedule of faults on an application, made from a seed: the faults that try its promises, then
+those that aim at nothing."""
 
 from __future__ import annotations
 
@@ -24,8 +25,8 @@ def generate(
     ordered: bool = True,
     errors: bool = True,
 ) -> list[Fault]:
-    """Each kind of fault once, whatever the duration, in an order that the seed chooses; then some
-    more of them by chance.  `topic` is the input."""
+    """Each kind of fault once, however short the run, in an order that the seed chooses; then more
+    of them by chance, for the rest of the time.  `topic` is the input."""
     rng = random.Random(seed)
 
     def strike(when: str) -> Fault:

@@ -27,9 +27,9 @@ from highwater.kafka.wire.codec import BadMessage
 
 HIT, CLOSED, NOT_RUN = "hit", "closed", "not run"
 WORKS_S: Final = 20.0
-"""The most time that a copy has until it does what can be held."""
+"""How long to wait for a copy to send something that can be held."""
 EXCUSED_S: Final = 60.0
-"""A client may take so long to tell its application of an error."""
+"""How long a client may take to pass an error on to its application."""
 LEAVE_EVERY_S: Final = 1.0
 LOOK_S: Final = 0.02
 _LEAVE_VERSION: Final = 3
@@ -37,7 +37,7 @@ _LEAVE_VERSION: Final = 3
 
 @dataclass(slots=True)
 class Aim:
-    """One copy, as it is aimed at."""
+    """The means to aim at one copy: its traffic and its proxies."""
 
     wire: CopyWire
     doors: Doors
@@ -52,13 +52,13 @@ class Probe:
     outcome: str
     told: str
     at: float = 0.0
-    """When it ended, or struck, by trio's clock."""
+    """When it struck, or else ended, by trio's clock."""
     inputs: Mapping[str, float] = field(default_factory=dict)
-    """The ids that were in the window at the strike, and since when."""
+    """The ids that were in the window at the strike -> since when."""
 
 
 class OutputControl:
-    """What `lose_unreplicated` asks of a workload: here the application is the workload."""
+    """The controls that `lose_unreplicated` needs of a workload, which here is the application."""
 
     def __init__(self, aims: dict[str, Aim]) -> None:
         self._aims = aims
@@ -66,8 +66,8 @@ class OutputControl:
         self.held: list[tuple[Doors, Rule]] = []
 
     async def burst(self, rate: float) -> None:
-        """The application writes at its own pace: what is held goes on, and what is acknowledged
-        from now on counts."""
+        """Lets held messages go on, and counts what is acknowledged from now on.  The rate has no
+        effect, because the application writes at its own pace."""
         self._before = self._alone()
         self.let_go()
 
@@ -77,8 +77,8 @@ class OutputControl:
         self.held = []
 
     def acked_by(self, process_prefix: str) -> int:
-        """At its first call the count as it was at the burst, just before the cut: what was
-        written there and then may be lost, too."""
+        """How many requests of acks=1 were acknowledged.  The first call after a burst gives the
+        count at the burst, just before the cut: what was written in between may be lost, too."""
         before, self._before = self._before, None
         return self._alone() if before is None else before
 
@@ -100,11 +100,11 @@ class AppStage(ChaosStage):
     dead: set[tuple[str, str]] = field(default_factory=set)
     """(group, member id) of copies that were killed."""
     last_death: float = 0.0
-    """Of a broker or a copy, by trio's clock."""
+    """When a broker or a copy died last, by trio's clock."""
 
     @property
     def lossy_partition(self) -> TopicPartition:
-        """The one to which most is written."""
+        """The partition of the output to which most is written."""
         acknowledged = self.acknowledged()
         most = max(acknowledged, key=lambda p: acknowledged[p], default=0)
         return TopicPartition(self.output, most)
@@ -119,14 +119,14 @@ class AppStage(ChaosStage):
         return [self.rng.choice(works)]
 
     def transactional_ids(self) -> dict[str, set[str]]:
-        """Of each copy."""
+        """Copy -> the transactional ids that it uses."""
         return {name: aim.wire.transactional_ids for name, aim in self.aims.items()}
 
     def produced(self) -> int:
         return sum(aim.wire.produced for aim in self.aims.values())
 
     def acks(self) -> frozenset[int]:
-        """What the copies' Produce requests asked for."""
+        """The values of acks in the copies' Produce requests."""
         return frozenset(acks for aim in self.aims.values() for acks in aim.wire.acks)
 
     def acknowledged(self) -> dict[int, int]:
@@ -137,18 +137,19 @@ class AppStage(ChaosStage):
         return found
 
     def excuse(self, copy: str) -> None:
-        """A right application may end after what it is shown now; it is started again."""
+        """Does not hold it against a copy if it ends soon: even a correct application may, after
+        the error that it is about to see."""
         self.apps.copies[copy].excused_until = trio.current_time() + EXCUSED_S
 
     async def buries(self, copy: str) -> None:
-        """A killed copy's member leaves its groups; where it cannot, its session ends."""
+        """Makes a killed copy's member leave its groups; if that fails, its session runs out."""
         self.last_death = trio.current_time()
         wire = self.aims[copy].wire
         self.dead |= {(group, wire.member_id) for group in wire.groups if wire.member_id}
         await self.leave_groups()
 
     async def leave_groups(self) -> None:
-        """LeaveGroup in the names of the dead, as removeMembersFromConsumerGroup of Java's Admin
+        """Sends LeaveGroup for all dead members, as removeMembersFromConsumerGroup of Java's Admin
         does."""
         for group in sorted({group for group, _ in self.dead}):
             identity = messages.LeaveGroupRequest.MemberIdentity
@@ -164,13 +165,14 @@ class AppStage(ChaosStage):
                 await ask(address, request, _LEAVE_VERSION)
 
     async def keep_leaving(self) -> None:
-        """Until cancelled: a coordinator that takes over does not know that a member has left."""
+        """Repeats `leave_groups` until cancelled, because a coordinator that takes over may not
+        know that a member has left."""
         while True:
             await trio.sleep(LEAVE_EVERY_S)
             await self.leave_groups()
 
     async def wait_for_work(self) -> None:
-        """Until every copy is a member again, and one has committed since, for a time."""
+        """Waits until every copy is a member again and one has committed since, or for WORKS_S."""
         with trio.move_on_after(WORKS_S):
             while not self._works():
                 await trio.sleep(LOOK_S)
@@ -185,9 +187,9 @@ class AppStage(ChaosStage):
         return not commits or max(commits) > since
 
     def window_of(self, window: str, copy: str) -> dict[str, float]:
-        """The ids in a window, of the partitions that are this copy's, and since when each is.
+        """The ids in a window that belong to this copy's partitions -> since when they are there.
 
-        Those from before a death are left out: what it lost stays ahead for ever.
+        Ids from before the last death are left out: what that lost stays ahead for ever.
         """
         own = [p for p, name in self.owners.items() if name == copy]
         return self.windows.within(window, own, self.last_death)

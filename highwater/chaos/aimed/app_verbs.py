@@ -1,4 +1,5 @@
-"""The verbs of schedules on an application: those of all runs, and those that aim at its copies."""
+"""The verbs that a schedule on an application can use: those of all runs, and those that aim at its
+copies."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from highwater.cluster.faults.verb_row import Field, Target, Verb
 
 
 def _check_ahead(scene: Scene, fault: Fault) -> None:
-    """Where a broker dies, what is ahead is written all the same."""
+    """Refuses `ahead` for a broker: when a broker dies, the output is written all the same."""
     if fault.params.get("when") == AHEAD:
         _is_copy(scene, fault.target)
 
@@ -47,4 +48,4 @@ VERBS: dict[str, Verb] = {
     "lose_unreplicated": replace(_PLAIN["lose_unreplicated"], effect=probes.lose_unreplicated),
     "wait": replace(_PLAIN["wait"], effect=probes.wait),
 }  # fmt: skip
-"""Those of schedules on an application."""
+"""The verbs that a schedule on an application can use."""

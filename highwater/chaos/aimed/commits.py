@@ -1,7 +1,8 @@
-"""The offsets that groups commit in an application's input, as they come.
+"""Follows the offsets that groups commit in an application's input.
 
-They are read from __consumer_offsets under read_committed: so a group need not be known, and an
-offset counts from the moment when its transaction is committed.  Source: GroupMetadataManager.
+They are read from __consumer_offsets under read_committed: so the groups need not be known
+beforehand, and an offset counts from the moment when its transaction is committed.  Source:
+GroupMetadataManager.
 """
 
 from __future__ import annotations
@@ -27,18 +28,18 @@ _ASK_S = 10.0
 class CommitWatcher:
     bootstrap: str
     topic: str
-    """The input."""
+    """The application's input."""
     windows: Windows
     left: list[str] = field(default_factory=list)
     """Calls that did not return."""
 
     async def watch(self) -> None:
-        """Until cancelled."""
+        """Reads commits until cancelled."""
         phase = f"watching {GROUP_METADATA_TOPIC}"
 
         async def places(consumer: Any) -> list[TopicPartition]:
-            """The topic comes into being with the first group, where the harness did not make
-            it."""
+            """Waits for the partitions of __consumer_offsets: if the harness did not make that
+            topic, the first group does."""
             while True:
                 with trio.CancelScope(shield=True):
                     try:
@@ -49,7 +50,7 @@ class CommitWatcher:
                                 for number in there.partitions
                             ]
                     except KafkaException:
-                        pass  # the brokers are away: again
+                        pass  # the brokers are away: try again
                 await trio.sleep(0.2)
 
         await follow(phase, self.bootstrap, "read_committed", places, self._take, self.left)
@@ -61,6 +62,6 @@ class CommitWatcher:
             return
         if isinstance(record, OffsetRecord) and record.tp.topic == self.topic:
             value = message.value()
-            # the offset is the first field of each version, also of those to come
+            # the offset is the first field in every version, so in later ones, too
             offset = None if value is None else _OFFSET.unpack_from(value, 2)[0]
             self.windows.committed(record.group_id, record.tp.partition, offset)

@@ -1,11 +1,11 @@
-"""The doors of one copy: bootstrap ports of its own.
+"""The doors of one copy: proxies on bootstrap ports of its own.
 
-Client ids do not tell copies apart, but ports do.  A copy's doors stand before the ports that every
-client uses, so that all other faults reach it as before, and replace each address in an answer by
-that of a door: a connection names its copy in any language.  They have links of their own, and a
+Client ids do not tell copies apart, but ports do, whatever the language of the client.  A copy's
+doors stand in front of the ports that every client uses, so that all other faults still reach the
+copy.  They replace each address in an answer by that of a door.  Their `Links` are their own, so a
 rule there takes messages of this copy alone.
 
-Nothing of a message is seen under TLS, nor beyond the first 64 KiB of a frame.
+No message can be read under TLS, nor beyond the first 64 KiB of a frame.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Doors:
         return any(source == CLIENTS for source, _ in self.links.connections)
 
     def drop(self, *rules: Rule) -> None:
-        """Ends all its connections, and what these rules hold with them."""
+        """Ends all connections of the copy, and with them the messages that these rules hold."""
         self.links.reset(*((CLIENTS, broker(number)) for number in self._numbers))
         for rule in rules:
             self.links.release(rule)

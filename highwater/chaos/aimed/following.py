@@ -1,4 +1,4 @@
-"""Partitions read by librdkafka from their beginning for as long as a run lasts."""
+"""Reads partitions from their beginning, by librdkafka, for as long as a run lasts."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ async def follow(
     left: list[str],
     passed: Callable[[int, int], None] | None = None,
 ) -> None:
-    """Reads these places from their beginnings, until cancelled; `left` is told of calls that do
-    not return, and `passed` of partitions and the offsets where they end for now (the last stable
-    offset under read_committed).
+    """Reads these places from their beginnings, until cancelled.  Calls that do not return are
+    added to `left`; `passed` is called with a partition and the offset at which it ends for now
+    (under read_committed, the last stable offset).
 
-    The loop carries the records that the client waits for, so that each of its calls has a thread,
-    and none is cut short: two threads must not use a consumer.
+    The loop carries the records that the client waits for, so each call of the client is made in a
+    thread.  No call is cancelled, because two threads must not use one consumer.
     """
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
-            "group.id": "highwater-watcher",  # asked for, and never joined
+            "group.id": "highwater-watcher",  # the client insists on one; it is never joined
             "enable.auto.commit": False,
             "auto.offset.reset": "earliest",
             "isolation.level": isolation,
@@ -65,5 +65,5 @@ async def follow(
 async def _close(phase: str, consumer: Any, left: list[str]) -> None:
     try:
         await apart(phase, SOON_S, consumer.close)
-    except ClientHangs as error:  # what came is known all the same
+    except ClientHangs as error:  # the records that came are known all the same
         left.append(str(error))

@@ -1,25 +1,26 @@
 """Verbs that strike an application in its window: `kill` and `pause` with `when`, and
 `lose_unreplicated` at its output.
 
-    when      what is held of one copy                       it strikes when
+    when      messages of one copy that it holds             it strikes when
     ahead     Produce to the output                          an input stays ahead
     behind    OffsetCommit, TxnOffsetCommit, EndTxn          an input stays behind
     ending    EndTxn's answer                                one is held
 
-Where the target is a broker, such as the group's coordinator, a copy that works is held, and the
-broker is struck: what was held goes on, to where nobody answers.
+If the target is a broker, such as the group's coordinator, the messages of some working copy are
+held, and the broker is struck; then the messages go on, but the broker no longer answers.
 
 Theory of operation.  A probe opens a window and keeps it open: it holds these messages, on this
 copy's doors alone, until some input has been in the window for longer than the watchers may be
-late.  Then it strikes, and what is held never arrives.  Where nothing shows up until a commit was
-due, what is held is let go, and it is tried again.  So a probe ends as
+late.  Then it strikes, and the held messages never arrive.  If no input shows up before a commit
+was due, it lets the messages go and tries again.  So a probe ends as
 
     hit       the copy was struck with n inputs in the window
     closed    the messages were held over a commit that was due, and the window stayed empty: this
               application does not open it
     not run   the copy did nothing that could be held, in words
 
-A dead copy's member leaves its group at once, or the others would wait for its session's end.
+A dead copy's member is made to leave its group at once; else the others would wait for the end of
+its session.
 """
 
 from __future__ import annotations
@@ -51,37 +52,38 @@ from highwater.verdict.headline import counted
 
 ENDING: Final = "ending"
 MOVED: Final = "moved"
-"""A broker was struck while a copy's messages were held."""
+"""The window of a probe that strikes a broker while a copy's messages are held."""
 LOSS: Final = "unreplicated"
 WHEN: Final = (AHEAD, BEHIND, ENDING)
 PENDING_S: Final = 2.0
-"""How long something to be written is waited for before followers are cut off, and how long what
-the next leader has."""
+"""How long to wait for a copy's write before the followers are cut off; and then, for the next
+leaders to write something."""
 LOSS_TRIES: Final = 3
 TAKES_OVER_S: Final = 6.0
-"""The most time that another copy has to take over from one that stands still.  It has to wait for
-longer where a transaction of that one has offsets pending (KIP-447)."""
+"""The most time that another copy has to take over from one that stands still.  It needs longer if
+a transaction of the paused copy has offsets pending (KIP-447)."""
 OPENS_S: Final = 1.5
-"""A held message keeps a window open for so long at least: watchers may be late."""
+"""How long a held message keeps a window open at least, because watchers may be late."""
 SETTLED_S: Final = 0.3
-"""An input counts as in a window once it has been there for so long: watchers may be late."""
+"""How long an input must be in a window before it counts, because watchers may be late."""
 LATE_S: Final = 2.0
-"""What was seen in the window of a dead copy is its loss when it has not shown up for so long: on a
-busy machine watchers are later than while they settle."""
+"""How long an output may still show up after a copy's death; if it does not, the input counts as
+lost.  On a busy machine the watchers can be later than SETTLED_S allows for."""
 _HELD: Final = {
     AHEAD: (("Produce",), ("Produce",)),
-    # what adds a partition to the transaction may wait behind TxnOffsetCommit, and the output then
+    # second attempt: AddPartitionsToTxn may be stuck behind a held TxnOffsetCommit, and so the
+    # output
     BEHIND: (("OffsetCommit", "TxnOffsetCommit", "EndTxn"), ("OffsetCommit", "EndTxn")),
     ENDING: (("EndTxn",), ("EndTxn",)),
 }
-"""Of each attempt."""
+"""Window -> the APIs that are held in the first attempt, and in the second."""
 
 
 _Effect = Callable[[AppStage, Fault], Awaitable[Done]]
 
 
 def aimed(plain: _Effect) -> _Effect:
-    """The verb, at a moment of the application's own where the entry has a `when`."""
+    """The verb; with `when` in its entry, it strikes at that moment in the application's work."""
 
     async def verb(stage: AppStage, fault: Fault) -> Done:
         if "when" in fault.params:
@@ -95,7 +97,7 @@ def aimed(plain: _Effect) -> _Effect:
 
 
 class _Strike:
-    """One probe by a fault on a copy."""
+    """One probe: a fault that strikes in a window."""
 
     def __init__(self, stage: AppStage, fault: Fault, verb: _Effect) -> None:
         self.stage = stage
@@ -146,7 +148,7 @@ class _Strike:
     # --- before
 
     async def _works(self) -> str | None:
-        """Waits until the copy has committed since its start; why not, where it has not."""
+        """Waits until the copy has committed since its start; gives the reason if it does not."""
         copy = self.stage.apps.copies[self.name]
         wire = self.aim.wire
         with trio.move_on_after(WORKS_S):
@@ -177,8 +179,8 @@ class _Strike:
             self.aim.doors.links.release(rule)
 
     async def _opens(self, within_s: float) -> dict[str, float] | None:
-        """The ids that stay in the window; None where none did, though a message was held for long
-        enough to see some."""
+        """Waits until ids stay in the window, and returns them; None if none did while messages
+        were held for long enough to see some."""
         began = trio.current_time()
         until = began + within_s
         held: float | None = None
@@ -190,7 +192,7 @@ class _Strike:
                     return {}
             else:
                 ids = self.stage.window_of(self.window, self.name)
-                if self.window == AHEAD:  # one from before was lost by another's death
+                if self.window == AHEAD:  # an earlier death may have lost earlier inputs
                     ids = {id_: since for id_, since in ids.items() if since >= began}
                 if any(since <= now - SETTLED_S for since in ids.values()):
                     return ids
@@ -198,7 +200,7 @@ class _Strike:
         return None
 
     async def _commits_again(self) -> None:
-        """What was late is made up for before the next attempt."""
+        """Waits for a commit, so that the copy has caught up before the next attempt."""
         wire, now = self.aim.wire, trio.current_time()
         with trio.move_on_after(2 * (wire.interval_s or 1.0) + 1.0):
             while not any(at > now for at in wire.committed):
@@ -216,7 +218,7 @@ class _Strike:
             return await self._pauses(done, ids)
         self.aim.doors.drop(*self.rules)
         await self.stage.buries(self.name)
-        if self.window == AHEAD:  # an output that shows up now had been stored
+        if self.window == AHEAD:  # an output that shows up now was stored before the strike
             with trio.move_on_after(LATE_S):
                 while self.stage.windows.still(AHEAD, ids):
                     await trio.sleep(LOOK_S)
@@ -228,7 +230,8 @@ class _Strike:
         return self._ended(HIT, self._what_was_hit(ids), done, ids)
 
     async def _pauses(self, done: Done, ids: dict[str, float]) -> Done:
-        """Another copy takes over, and what is held arrives when this one wakes: late."""
+        """Waits until another copy has taken over.  The held messages arrive late: when the paused
+        copy is resumed."""
         await self.stage.buries(self.name)
         taken = await self._taken_over()
         wake = done.undo
@@ -244,7 +247,7 @@ class _Strike:
         return self._ended(HIT, told, done, ids)
 
     async def _taken_over(self) -> bool:
-        """Whether another copy commits in place of this one, within a time."""
+        """Whether another copy commits in this one's partitions within TAKES_OVER_S."""
         own = [p for p, name in self.stage.owners.items() if name == self.name]
         with trio.move_on_after(TAKES_OVER_S if len(self.stage.aims) > 1 else 0):
             while not any(self.stage.owners[p] != self.name for p in own):
@@ -279,8 +282,8 @@ class _Strike:
 
 
 async def lose_unreplicated(stage: AppStage, fault: Fault) -> Done:
-    """Cuts the followers of an output's leader, waits for an output that it acknowledges alone, and
-    kills it; again where that had been copied after all."""
+    """Cuts off the followers of an output's leader, waits until the leader acknowledges an output
+    alone, and kills it; tries again if a follower had the output after all."""
     produced = stage.produced()
     for _ in range(LOSS_TRIES):
         tp, deaths = stage.lossy_partition, len(stage.deaths.deaths)
@@ -314,8 +317,8 @@ async def lose_unreplicated(stage: AppStage, fault: Fault) -> Done:
 
 
 async def _writes_pending(stage: AppStage, tp: TopicPartition) -> None:
-    """Holds what the copies write to the partition's leader, until there is some: it goes on at the
-    moment of the cut.  No input comes through a cut that could be written then."""
+    """Holds the copies' writes to the partition's leader until there is one; they go on when the
+    followers are cut off.  After the cut no new input reaches the copies that they could write."""
     leader = broker(stage.zookeeper.partitions[tp].leader)
     rules = [
         (aim.doors, aim.doors.links.add(Rule(Action.HOLD, "Produce", target=leader, limit=0)))
@@ -328,7 +331,8 @@ async def _writes_pending(stage: AppStage, tp: TopicPartition) -> None:
 
 
 async def wait(stage: AppStage, fault: Fault) -> Done:
-    """A group in the middle of a rebalance shows nothing of the next fault."""
+    """As the verb of all runs, but "healthy" includes that the copies work again: a group in the
+    middle of a rebalance would show nothing of the next fault."""
     done = await verbs.wait(stage, fault)
     if fault.params.get("until") == "healthy":
         await stage.wait_for_work()

@@ -1,7 +1,7 @@
-"""What the probes say of each promise that is demanded of an application.
+"""What the probes show about each promise that an application must keep.
 
-A promise that no probe has tried, neither hit nor closed, is not examined: chance alone, which
-kills at some moment, proves little.  Pure.
+A promise counts as examined once a probe for it was hit or closed: a kill at a random moment proves
+little.  Pure.
 """
 
 from __future__ import annotations

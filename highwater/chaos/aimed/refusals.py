@@ -3,10 +3,10 @@
     refuse_output   a Produce request to the output gets an error that no client tries again; an
                     application that commits past it has lost it, without any death
     reorder_output  a Produce request with others behind it, in flight on the same connection, gets
-                    an error that every client tries again; what is sent again comes late, unless
-                    the producer is idempotent
+                    an error after which every client tries again; the second attempt comes late,
+                    unless the producer is idempotent
 
-For the second the answer to an earlier request is held, so that the client has several in flight.
+`reorder_output` holds the answer to an earlier request, so that the client has several in flight.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from highwater.verdict.headline import counted
 REFUSED: Final = "refused"
 REORDERED: Final = "reordered"
 BEHIND_IT: Final = 3
-"""Requests that are sent after the refused one before its client learns of it."""
+"""How many later requests are sent before the client learns that one was refused."""
 HOLD_S: Final = 3.0
 COMMITS_S: Final = 5.0
-"""How long a commit past what was refused is waited for."""
+"""How long to wait for a commit past the refused output."""
 SETTLES_S: Final = 1.5
-"""A commit past a refused output counts once its output has been missing for so long."""
+"""How long an output must be missing after the commit past it before that counts."""
 
 
 async def refuse_output(stage: AppStage, fault: Fault) -> Done:
@@ -54,7 +54,7 @@ async def refuse_output(stage: AppStage, fault: Fault) -> Done:
     late = trio.current_time() - SETTLES_S
     ids = stage.windows.within(AHEAD, partitions, max(began, stage.last_death))
     ids = {id_: since for id_, since in ids.items() if since <= late}
-    stage.last_death = trio.current_time()  # what is lost now is no later strike's
+    stage.last_death = trio.current_time()  # later strikes must not count this loss as theirs
     if ids:
         told = f"{counted(len(ids), 'input')} committed although the output had been refused"
         return _ended(stage, REFUSED, copy, HIT, told, at, ids)

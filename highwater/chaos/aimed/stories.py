@@ -1,5 +1,5 @@
-"""What a probe's hit says of an input that is lost or repeated: the mistake, in a clause and a
-story of a few lines."""
+"""Explains a lost or repeated input by the probe that hit it: the mistake in a clause, and a story
+of a few lines."""
 
 from __future__ import annotations
 
@@ -37,17 +37,17 @@ _MISTAKE = {
 @dataclass(frozen=True, slots=True)
 class Story:
     clause: str
-    """For the headline."""
+    """What is added to the headline."""
     lines: tuple[str, ...]
     subject: str = ""
-    """What the clause is about, in place of the headline's own; empty: that is right."""
+    """Replaces the part of the headline before the clause; empty: that part stays."""
 
 
 def plainest_loss(probes: Sequence[Probe], lost: Callable[[Collection[str]], set[str]]) -> str:
-    """The id of a lost input by which the plainest mistake is told; empty where no strike tells it.
+    """The id of a lost input that shows the plainest mistake; empty if no strike explains a loss.
 
-    Who commits too early has also committed past what is refused, and not the other way round.
-    `lost`: of some ids those whose output is missing.
+    AHEAD comes first: an application that commits too early also commits past refused outputs, but
+    not the other way round.  `lost`: returns those of some ids whose output is missing.
     """
     for window in (AHEAD, REFUSED):
         for probe in probes:
@@ -59,9 +59,8 @@ def plainest_loss(probes: Sequence[Probe], lost: Callable[[Collection[str]], set
 def story_of(
     probes: Sequence[Probe], rule: str, id_: str, places: tuple[str, str, str], began: float
 ) -> Story | None:
-    """The strike that explains what became of this input; None where none does.  `places`: the
-    input's topic and partition, the output, and the group.  `began`: when the
-    screen's clock did."""
+    """The strike that explains what became of this input; None if none does.  `places`: the input's
+    topic and partition, the output, and the group.  `began`: when the screen's clock began."""
     windows = {LOST: (AHEAD, REFUSED), REPEATED: (BEHIND, ENDING, MOVED)}.get(rule, ())
     for probe in probes:
         if probe.window in windows and probe.outcome == HIT and id_ in probe.inputs:
@@ -93,7 +92,7 @@ def _story(probe: Probe, id_: str, places: tuple[str, str, str], began: float) -
 def story_of_order(
     probes: Sequence[Probe], idempotent: Collection[bool], began: float
 ) -> Story | None:
-    """Why outputs of a key came late: a batch was refused once, and was not the last in flight."""
+    """Why outputs of a key came late: a batch was refused once while later ones were in flight."""
     for probe in probes:
         if probe.window == REORDERED and probe.outcome == HIT and False in idempotent:
             at = f"{probe.at - began:.1f} s: of what {probe.target} writes {probe.told}"
@@ -103,7 +102,7 @@ def story_of_order(
 
 
 def shared_ids(ids: Mapping[str, Collection[str]]) -> str:
-    """A clause on transactional ids that several copies have; `ids`: of each copy."""
+    """A clause on transactional ids that several copies use; `ids`: copy -> its ids."""
     copies: dict[str, list[str]] = {}
     for copy, own in ids.items():
         for id_ in own:

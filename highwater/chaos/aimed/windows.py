@@ -5,10 +5,11 @@
     behind   its output is stored, and no group has committed past it: a death repeats it, unless
              the output goes with an aborted transaction
 
-Stored is what read_uncommitted sees, shown what read_committed sees.  An output is hidden while it
-is stored and read_committed has not come so far: a transaction of anybody's that is open before it
-holds back the last stable offset, and nobody knows yet whether it will be shown.  What is told may
-come in any order, and late: an output may be seen before the input's own delivery report.  Pure.
+An output is *stored* once read_uncommitted has seen it, and *shown* once read_committed has.  It is
+*hidden* while it is stored and read_committed has not come so far: some transaction that is open
+before it holds back the last stable offset, and nobody knows yet whether the output will be shown.
+Reports may come late and in any order: an output may be seen before the delivery report of its own
+input.  Pure.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ class _Partition:
     inputs: dict[int, str] = field(default_factory=dict)
     """Offset -> id."""
     committed: int = 0
-    """The highest offset that a group has committed, of all groups the highest."""
+    """The highest offset among those that the groups have committed."""
     groups: dict[str, int] = field(default_factory=dict)
 
 
@@ -40,7 +41,7 @@ class _Output:
     passed: int = 0
     """read_committed has come to this offset: each record below it is shown, or was aborted."""
     hidden: deque[tuple[int, str]] = field(default_factory=deque)
-    """Offsets and ids at or above it, in the order of offsets."""
+    """The (offset, id)s of outputs at or above `passed`, in the order of offsets."""
 
 
 class Windows:
@@ -88,7 +89,8 @@ class Windows:
             self._sort(id_)
 
     def committed(self, group: str, partition: int, offset: int | None) -> None:
-        """A group's offset in a partition of the input; None: it is gone."""
+        """A group has committed this offset in a partition of the input; None: its offset is gone.
+        """
         of = self._partitions[partition]
         if offset is None:
             of.groups.pop(group, None)
@@ -120,8 +122,8 @@ class Windows:
     def within(
         self, window: str, partitions: Collection[int], after: float = -math.inf
     ) -> dict[str, float]:
-        """The ids in a window that came into it after a time, of these partitions of the input;
-        and when each did."""
+        """The ids in a window that belong to these partitions of the input and came into the window
+        later than `after` -> when they did."""
         return {
             id_: since
             for id_, since in self._open[window].items()
@@ -129,7 +131,7 @@ class Windows:
         }
 
     def still(self, window: str, ids: Collection[str]) -> set[str]:
-        """Those of the ids that are in a window now."""
+        """Those of these ids that are in a window now."""
         return self._open[window].keys() & set(ids)
 
     def only_stored(self, ids: Collection[str]) -> int:

@@ -1,9 +1,9 @@
-"""What the requests of one copy tell: an `Observer` of its doors.
+"""What the requests of one copy show: an `Observer` of its doors.
 
-    OffsetCommit, TxnOffsetCommit  group and partitions that it commits, and how often
+    OffsetCommit, TxnOffsetCommit  the group and partitions in which it commits, and how often
     EndTxn                         whether it ends transactions
     JoinGroup                      its member id and its session
-    Produce                        how long it waits for an answer; what was acknowledged to it
+    Produce                        how long it waits for an answer; which writes were acknowledged
     InitProducerId                 its transactional ids
     answers to a transaction's     whether another producer has fenced it
 
@@ -38,17 +38,17 @@ _FENCED: Final = (ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH)
 _COMMITS: Final = (OFFSET_COMMIT, TXN_OFFSET_COMMIT)
 _READ: Final = (JOIN_GROUP, INIT_PRODUCER_ID, *_COMMITS)
 _PRODUCER: Final = 43
-"""Where a batch has its producer id: below 0 it has none."""
+"""The position of the producer id in a batch; a negative id means that there is none."""
 GAPS: Final = 20
-"""Commits over which the usual time between two is taken."""
+"""How many of the last commits count for the usual time between two."""
 SHARE: Final = 0.6
-"""Of a client's own time-out, how much a message may be held."""
+"""The share of a client's own time-out for which a message may be held."""
 SHORTEST_S, LONGEST_S = 1.2, 10.0
 
 
 @dataclass(slots=True)
 class IdUse:
-    """Which copy began with each transactional id last, and how often one was fenced by another."""
+    """Which copy initialized each transactional id last, and how often a copy fenced another."""
 
     fences: int = 0
     _last: dict[str, str] = field(default_factory=dict)
@@ -62,17 +62,17 @@ class IdUse:
 
 @dataclass(slots=True)
 class CopyWire:
-    """One copy; over all its lives."""
+    """One copy's traffic, over all its lives."""
 
     topic: str
-    """The input."""
+    """The application's input."""
     output: str
     owns: Callable[[int], None] = lambda partition: None
-    """Is told of each partition of the input that it commits."""
+    """Is called with each partition of the input in which the copy commits."""
     begins: Callable[[str], None] = lambda id_: None
-    """Is told of each transactional id when a producer begins with it."""
+    """Is called with a transactional id whenever a producer initializes it."""
     fenced: Callable[[], None] = lambda: None
-    """Is told of each answer that a producer has been fenced."""
+    """Is called for each answer which says that a producer has been fenced."""
     groups: set[str] = field(default_factory=set)
     member_id: str = ""
     joined: float = 0.0
@@ -82,26 +82,26 @@ class CopyWire:
     transactional_ids: set[str] = field(default_factory=set)
     transactions: int = 0
     commits_beside: int = 0
-    """Commits of the input that no transaction holds."""
+    """Commits in the input that are in no transaction."""
     acks: set[int] = field(default_factory=set)
-    """Of its Produce requests for the output."""
+    """The values of acks in its Produce requests for the output."""
     idempotent: set[bool] = field(default_factory=set)
-    """Of the producers of the output."""
+    """Whether producers of the output were idempotent: True, False, or both."""
     sent: Counter[tuple[str, int]] = field(default_factory=Counter)
-    """Broker and partition of the output, the first one of a request -> Produce requests."""
+    """(broker, first partition in the request) -> the number of such Produce requests."""
     last_place: tuple[str, int] = ("", -1)
-    """Where it wrote to last."""
+    """The key in `sent` of its last Produce request for the output."""
     produced: int = 0
-    """Produce requests for the output."""
+    """The number of its Produce requests for the output."""
     acknowledged: Counter[int] = field(default_factory=Counter)
-    """Partition of the output -> answers without an error."""
+    """Partition of the output -> the number of answers without an error."""
     alone: int = 0
-    """Those of acks=1, which a leader gives alone."""
+    """The number of those answers that were given with acks=1, by the leader alone."""
     committed: deque[float] = field(default_factory=lambda: deque(maxlen=GAPS))
-    """When it asked for its last commits, by trio's clock."""
+    """When it sent its last commits, by trio's clock."""
     _owners: dict[int, str] = field(default_factory=dict)
     _acks: dict[int, deque[int]] = field(default_factory=dict)
-    """Connection -> acks of its Produce requests without their answers."""
+    """Connection -> acks of its Produce requests that are not answered yet."""
     _names: dict[Any, str | None] = field(default_factory=dict)
     """Topic ids -> names, from answers to Metadata."""
 
@@ -133,7 +133,7 @@ class CopyWire:
                     self.sent[self.last_place] += 1
                     if head.batch is not None and len(body) >= head.batch + _PRODUCER + 8:
                         self.idempotent.add(body[head.batch + _PRODUCER] < 0x80)
-                if head.acks:  # else there is no answer
+                if head.acks:  # acks=0 gets no answer
                     self._acks.setdefault(connection, deque()).append(head.acks)
         elif key == END_TXN:
             self.transactions += 1
@@ -191,7 +191,7 @@ class CopyWire:
                         self.owns(partition.partition_index)
 
     def _name(self, topic: Any) -> str | None:
-        """The topic's name; requests and answers of late versions have its id alone."""
+        """The topic's name; requests and answers of late versions have only its id."""
         name: str | None = getattr(topic, "name", None)
         return name or self._names.get(getattr(topic, "topic_id", None))
 
@@ -205,8 +205,8 @@ class CopyWire:
         return median(gaps) if gaps else None
 
     def hold_s(self, *, commits: bool) -> float:
-        """How long a message of its may be held: until a commit is due, and not until one of its
-        time-outs.  `commits`: heartbeats are behind what is held."""
+        """How long a message of this copy may be held: until a commit is due, but not until one of
+        its time-outs.  `commits`: whether commits are held, and so the heartbeats behind them."""
         limit_s = SHARE * (self.session_ms if commits else self.produce_ms) / 1000
         due_s = 1.5 * (self.interval_s or 0.0)
         return min(max(due_s, SHORTEST_S), limit_s, LONGEST_S)

@@ -1,8 +1,8 @@
 """Carries out a schedule, and writes down the visible effect of each fault.
 
-Entries run one after the other; a task of its own ends an entry with `for` while the schedule goes
-on.  In any case `mend` restores everything at the end: paused members run, links are whole, dead
-members are started.
+Entries run one after the other; an entry with `for` is ended by a task of its own while the
+schedule goes on.  At the end `mend` restores everything in any case: it resumes paused members,
+heals links, and starts dead members.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from highwater.cluster.interface import ClusterError
 from highwater.verdict.history import LineLog
 
 RETRY_S = 30.0
-"""The time during which a verb without its target is retried."""
+"""How long a verb is retried whose target does not exist yet."""
 LAST_FAULT_S = 5.0
 """No random fault fires later than this before the end."""
 FELT_S = 30.0
@@ -44,14 +44,14 @@ class Engine:
         self._zero_ns = time.monotonic_ns()
         self._open: list[tuple[Fault, Done, int]] = []
         self._ending = 0
-        """Ends under way: an undo that starts a broker takes its time."""
+        """How many undos are under way: one that starts a broker takes its time."""
 
     def _is_silent(self, fault: Fault) -> bool:
-        """Whether it only arranges a schedule's entries: it is reported only where it fails."""
+        """Whether an entry only arranges others: it is reported only if it fails."""
         return self.verbs[fault.name].only == "schedules"
 
     async def run(self, schedule: list[Fault], until_s: float) -> None:
-        """Fires the schedule; returns when it is over, with its open ends, but not before
+        """Fires the schedule; returns when it and the ends of its faults are over, but not before
         `until_s`."""
         self._zero_ns = time.monotonic_ns()
         begun = trio.current_time()
@@ -71,7 +71,7 @@ class Engine:
     async def _fire(self, fault: Fault, nursery: trio.Nursery) -> None:
         if fault.params.get("until") == "healthy":
             while self._ending or any(open_.lasts is not None for open_, _, _ in self._open):
-                await trio.sleep(0.05)  # a lasting fault may not have shown itself yet
+                await trio.sleep(0.05)  # a fault that still lasts may show its effect only later
         t_ns = time.monotonic_ns()
         try:
             done = await self._attempt(fault)
@@ -95,8 +95,8 @@ class Engine:
             await self._end(fault, done, t_ns)
 
     async def _watch_open(self) -> None:
-        """Says when an open fault meets its first traffic, and ends one that a later entry has
-        undone; until cancelled."""
+        """Reports when an open fault meets its first traffic, and ends one that a later entry has
+        undone; runs until cancelled."""
         met: set[int] = set()
         while True:
             for fault, done, t_ns in list(self._open):
@@ -166,7 +166,7 @@ class Engine:
     async def mend(self) -> None:
         """Ends open faults, and starts members that are down."""
         for fault, done, t_ns in list(self._open):
-            if done.undo_name not in ("start", "start_all"):  # these come together, below
+            if done.undo_name not in ("start", "start_all"):  # members start all at once, below
                 await self._end(fault, done, t_ns)
         if self.stage.cluster.links is not None:
             self.stage.cluster.links.heal_all()

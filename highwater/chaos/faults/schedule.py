@@ -1,9 +1,9 @@
 """A schedule from a seed: first the required acts, in an order that the seed chooses; then random
 ones.
 
-Between two acts the cluster gets time to become whole, so that each fault meets a cluster that it
-can break, and at most one broker is away at a time.  So nothing acknowledged by acks=all may be
-lost, whatever happens.
+Between two acts the cluster gets time to become whole.  So each fault meets a cluster that it can
+break, and at most one broker is away at a time: nothing acknowledged by acks=all may be lost,
+whatever happens.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def cut_clients(rng: random.Random, tp: str) -> list[Fault]:
 
 
 def hold_answer_to_client(rng: random.Random, tp: str) -> list[Fault]:
-    """Delays an answer to a producer: it does not know whether its records were taken."""
+    """Delays an answer to a producer, which then does not know whether its records were taken."""
     ends = {"from": f"leader of {tp}", "to": "clients"}
     more = {"api": "Produce", "side": "response"}
     return [Fault("hold", lasts=rng.uniform(1.0, 2.5), params={**ends, **more})]
@@ -104,7 +104,7 @@ def slow_disk(rng: random.Random, tp: str) -> list[Fault]:
 
 
 def jump_clock(rng: random.Random, tp: str) -> list[Fault]:
-    """Forward or back, by a minute or by a day: less than what retention keeps."""
+    """Moves a clock forward or back, by a minute or a day: by less than the retention time."""
     params = {"by": rng.choice([-1, 1]) * rng.choice([60, 3600, 86400])}
     return [Fault("clock_jump", f"leader of {tp}", lasts=rng.uniform(2.0, 5.0), params=params)]
 
@@ -116,7 +116,7 @@ CHANCE: tuple[Act, ...] = (
     *REQUIRED,
 )  # fmt: skip
 AT_THE_CLIENTS: tuple[Act, ...] = (cut_clients, hold_answer_to_client, reset_clients)
-"""Instead of those between brokers, where these cannot be had."""
+"""The acts that replace those between brokers, where links between brokers cannot be cut."""
 SHORTEST_ACT_S = 1.0
 
 
@@ -124,11 +124,11 @@ Possible = Callable[[Fault], bool]
 
 
 def acts_of(acts: Sequence[Act], partition: str, possible: Possible) -> list[Act]:
-    """Those of the acts that can be carried out; a controller that cannot be deposed is killed."""
+    """The acts that are possible here; a controller that cannot be deposed is killed instead."""
     found = []
     for act in acts:
         for kind in (act, kill_controller) if act is move_controller else (act,):
-            # by some of its forms: chance decides how a controller moves
+            # an act is random (as how a controller moves): several drawn forms must be possible
             drawn = [fault for n in range(8) for fault in kind(random.Random(n), partition)]
             if all(map(possible, drawn)):
                 found.append(kind)
@@ -141,7 +141,7 @@ def generate(
 ) -> list[Fault]:
     """The required acts, whatever the duration; then random acts, as many as could be needed.
 
-    Acts that need an impossible fault are left out, of the required ones, too.
+    Acts that need an impossible fault are left out, even if they are required.
     """
     rng = random.Random(seed)
     required = acts_of(REQUIRED, partitions[0], possible)

@@ -1,7 +1,7 @@
 """A broker's disk, read from outside: segments, epoch files, log end offsets, and logs that became
 shorter.
 
-Reading beside a running broker is safe: segments are append-only, and an incomplete batch is left
+It is safe to read while the broker runs: segments are append-only, and an incomplete batch is left
 out.
 """
 
@@ -180,7 +180,7 @@ class SizeWitness:
     def look(self) -> None:
         found: dict[tuple[int, TopicPartition, str], int] = {}
         for number, data_dirs in self._brokers.items():
-            with contextlib.suppress(OSError):  # a folder that vanishes meanwhile
+            with contextlib.suppress(OSError):  # a folder may vanish at any moment
                 for tp, folder in partition_dirs(data_dirs):
                     for segment in segments(folder):
                         found[number, tp, segment.name] = segment.stat().st_size

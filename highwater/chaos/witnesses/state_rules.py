@@ -6,8 +6,8 @@ R7   leader epochs never fall, and one epoch has one leader.
 R8   in an epoch file, epochs and start offsets strictly increase.
 R10  the controller epoch never falls.
 
-The ZooKeeper witness may miss one of two quick changes, so R7 and R10 say less than in simulation;
-their findings are real.  Pure.
+The ZooKeeper witness may miss one of two quick changes, so R7 and R10 may overlook a violation that
+they would find in simulation; what they find is real.  Pure.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The coordinator's answers to aiokafka about committed offsets, from aiokafka's own log.
 
-aiokafka does not tell its application the answer to OffsetFetch, and from version 2 of that API on
-does not read an error that stands for the whole answer (docs/client-problems.md).  Its connections
-log each request and answer, as objects.  They are taken from there for G2, which must know whether
-a member that began again got an error or a wrong offset.
+aiokafka does not show its application the answer to OffsetFetch, and from version 2 of that API on
+does not read an error that stands for the whole answer (docs/client-problems.md).  But its
+connections log each request and answer, as objects.  They are taken from there for G2, which must
+know whether a member that began again got an error or a wrong offset.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class OffsetFetchAnswers(logging.Handler):
         self._write = write
         self._asked: dict[tuple[Any, ...], Any] = {}
         self.refused = 0
-        """The number of answers so far with an error for the whole answer."""
+        """How many answers so far were an error as a whole."""
 
     @classmethod
     def follow(cls, write: Write) -> OffsetFetchAnswers:

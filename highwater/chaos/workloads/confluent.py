@@ -21,7 +21,8 @@ _NAMES = {"NOT_LEADER_FOR_PARTITION": "NOT_LEADER_OR_FOLLOWER", "UNKNOWN_TOPIC_O
 
 
 def _quiet(*_: object) -> None:
-    """Ignores errors of single connections, which librdkafka handles; the endings matter."""
+    """Ignores errors of single connections: librdkafka handles them, and only the outcome of an
+    operation matters."""
 
 
 def common(spec: CommonSpec, name: str) -> dict[str, Any]:
@@ -47,16 +48,16 @@ def _fatal_errors_logger() -> Any:
 
 
 def serve(call: Callable[[float], Any], timeout_s: float) -> bool:
-    """Calls `poll` or `flush` of a producer; gives whether the producer lives on.
+    """Calls `poll` or `flush` of a producer; returns whether the producer can still be used.
 
-    A fatal error comes as a KafkaException, or as a SystemError where a delivery report comes
-    behind it in the same call (docs/client-problems.md).
+    A fatal error is raised as a KafkaException, or as a SystemError if a delivery report follows it
+    in the same call (docs/client-problems.md).
     """
     try:
         call(timeout_s)
     except KafkaException:
         return False
-    except SystemError as error:  # others hide what a callback of ours raised
+    except SystemError as error:  # any other one hides an error of our own callback
         if "NULL without setting an exception" not in str(error):
             raise
         return False
@@ -64,13 +65,13 @@ def serve(call: Callable[[float], Any], timeout_s: float) -> bool:
 
 
 def offset_of(message: Any) -> int:
-    """The offset of a delivered record; -1 where librdkafka does not know it, as of a duplicate."""
+    """A delivered record's offset; -1 if librdkafka does not know it, as for a duplicate."""
     offset: int | None = message.offset()
     return -1 if offset is None else offset
 
 
 class ConfluentProducer(PacedProducer):
-    """A producer; a fatal error ends an instance."""
+    """A producer; a fatal error ends an instance of it."""
 
     def __init__(
         self, recorder: Recorder, topic: Topic, pace: Pace, *, acks: int, name: str
@@ -139,7 +140,7 @@ class ConfluentConsumer(TopicsReader):
 
 
 def new_consumer(spec: CommonSpec, name: str, tell_end: bool = False) -> confluent_kafka.Consumer:
-    """`tell_end`: it also reports a partition's end, which may be behind the last record."""
+    """`tell_end`: it also reports partitions' ends, which may lie behind the last record."""
     return confluent_kafka.Consumer(
         {
             **common(spec, name),
@@ -163,8 +164,8 @@ def assign_all(consumer: confluent_kafka.Consumer, reader: Reader, topics: list[
 def poll_once(
     consumer: confluent_kafka.Consumer, reader: Reader, timeout_s: float
 ) -> dict[tuple[str, int], int]:
-    """Polls once into the history; gives the next offset of each partition that had records,
-    or told its end."""
+    """Polls once, and records the poll in the history; returns the next offset of each partition
+    that had records or reported its end."""
     poll_id = reader.poll_invoke()
     try:
         messages = consumer.consume(500, timeout_s)
@@ -194,7 +195,7 @@ def poll_once(
 
 
 def final_read(recorder: Recorder, topics: list[Topic], timeout_s: float) -> list[str]:
-    """Reads every partition from its start to its end; gives the failures in words."""
+    """Reads every partition from its start to its end; returns the failures in words."""
     name = "final-confluent-kafka"
     reader = Reader(recorder, name, CLIENT)
     consumer = new_consumer(recorder.spec, name, tell_end=True)
@@ -228,7 +229,7 @@ def _read_back(
 def _limits(
     consumer: confluent_kafka.Consumer, reader: Reader, topic: str, partition: int, deadline: float
 ) -> tuple[int, int] | None:
-    """Earliest and latest offset, asked until the deadline."""
+    """The earliest and the latest offset; repeats the request until the deadline."""
     while time.monotonic() < deadline:
         op = reader.recorder.writer.new_id()
         reader.list_offsets(topic, partition, "earliest", op)

@@ -23,7 +23,7 @@ CLIENTS = ("kafka-python", "confluent-kafka")
 AT_FIRST, AT_MOST = 2, 3
 EVERY_S = 3.0
 OPERATIONS_FROM = 1 << 40
-"""Above all operation numbers of the run's other clients."""
+"""The first operation number of members: above those of all other clients of the run."""
 
 
 class Crew:
@@ -82,14 +82,14 @@ class Crew:
             group.end()
 
     def add_to(self, history: Path) -> None:
-        """Appends the members' lines to the run's history, which has no other writer any more."""
+        """Appends the members' lines to the run's history, which nobody else writes any more."""
         with history.open("rb") as lines:
             count = sum(1 for _ in lines)
         with history.open("a", encoding="utf-8") as out:
             for number, group in enumerate(self.groups, 1):
                 for line in group.lines():
                     if line["f"] in ("assigned_all", "leaving"):
-                        continue  # only for the harness
+                        continue  # a line for the harness, which is no part of the history
                     out.write(json.dumps(self._line(line, number * OPERATIONS_FROM, count)) + "\n")
                     count += 1
 

@@ -2,9 +2,9 @@
 
     python -m highwater.chaos.workloads.group_member SETTINGS.json
 
-It reads, commits after each poll, and writes down what happens: assignments (with the committed
-offsets that it was told), records, commits, and answers about committed offsets. TERM makes it
-leave its group.  Each member has a file of its own; `group_run` makes one history of them.
+It reads, commits after each poll, and records what happens: assignments (with the committed offsets
+that it got), records, commits, and answers about committed offsets.  SIGTERM makes it leave its
+group.  Each member has a file of its own; `group_run` makes one history of them.
 
 The three Python clients share this program; Java's is Apache Kafka's VerifiableConsumer.
 """
@@ -48,7 +48,7 @@ class Member(Way):
 
 
 class Diary:
-    """The member's history lines, each in the file before the next event."""
+    """Writes the member's history; each line is in the file before the next event."""
 
     def __init__(self, member: Member) -> None:
         self._member = member
@@ -88,7 +88,7 @@ class Diary:
             )  # fmt: skip
 
     def assignment(self, partitions: Iterable[int]) -> None:
-        """Writes the whole assignment for the harness, which waits for it (not history)."""
+        """Writes the whole assignment, for which the harness waits; the history leaves it out."""
         self.write("assigned_all", "ok", partitions=sorted(partitions))
 
     def polled(self, records: Sequence[Record]) -> None:
@@ -100,7 +100,7 @@ class Diary:
             )  # fmt: skip
 
     def begin(self, f: str, offsets: dict[int, int]) -> dict[int, int]:
-        """Writes invoke lines; gives the operation of each partition."""
+        """Writes invoke lines; returns the operation number of each partition."""
         operations = {partition: self.op() for partition in offsets}
         for partition, op in operations.items():
             offset = offsets[partition] if f == "commit" else None
@@ -143,27 +143,28 @@ def _settings(member: Member) -> dict[str, Any]:
 
 
 def forget_old_answers(coordinator: Any, partitions: Any) -> None:
-    """kafka-python keeps an answer whose caller no longer waited, and gives it to the one who asks
-    for the same partitions next (docs/client-problems.md)."""
+    """Drops an answer for which a former caller did not wait: kafka-python keeps it for the next
+    request about the same partitions (docs/client-problems.md)."""
     coordinator._offset_fetch_futures.pop(frozenset(partitions), None)
 
 
 def polls_on(error: Any) -> bool:
-    """Whether the next poll may succeed: a connection broke while it looked for the coordinator, or
-    a leader has left Metadata, which kafka-python calls final (docs/client-problems.md)."""
+    """Whether the next poll may succeed after this error: a connection broke during the search for
+    the coordinator, or a leader is no longer in Metadata; kafka-python calls the latter final
+    (docs/client-problems.md)."""
     return bool(error.retriable) or type(error).__name__ == "UnknownBrokerIdError"
 
 
 def kafka_python(member: Member, diary: Diary) -> None:
-    """One consumer after the other, until the member is told to leave."""
+    """Runs one consumer after the other, until the member shall leave."""
     while not diary.stopping:
         _kafka_python_consumer(member, diary)
         time.sleep(BACKOFF_S)
 
 
 def _kafka_python_consumer(member: Member, diary: Diary) -> None:
-    """Consumes until the member is told to leave, or the consumer may be of no use any more: tasks
-    of it end where a TLS handshake is reset (docs/client-problems.md)."""
+    """Consumes until the member shall leave, or the consumer may be broken: a TLS handshake that is
+    reset ends some of its tasks (docs/client-problems.md)."""
     from kafka import (
         AsyncConsumerRebalanceListener,
         KafkaConsumer,
@@ -207,7 +208,7 @@ def _kafka_python_consumer(member: Member, diary: Diary) -> None:
     consumer.subscribe([member.topic], listener=Listener())
     while not diary.stopping:
         try:
-            # shorter ones may lose an assignment (docs/client-problems.md)
+            # a shorter poll may lose an assignment (docs/client-problems.md)
             polled = consumer.poll(1000)
         except KafkaError as error:
             if not polls_on(error):
@@ -226,7 +227,7 @@ def _kafka_python_consumer(member: Member, diary: Diary) -> None:
         diary.write("leaving", "ok")
     try:
         consumer.close(autocommit=False, timeout_ms=member.session_ms)
-    except (KafkaError, OSError):  # the group does without the member when its session has ended
+    except (KafkaError, OSError):  # then the group drops the member when its session has ended
         return
 
 
@@ -251,7 +252,7 @@ def confluent(member: Member, diary: Diary) -> None:
     taken = 0
 
     def assigned(_: Any, partitions: list[Any]) -> None:
-        pending.clear()  # they are another member's now, or will be read again
+        pending.clear()  # these partitions are another member's now, or will be read again
         numbers = sorted(tp.partition for tp in partitions)
         diary.assignment(numbers)
         operations = diary.begin("committed", dict.fromkeys(numbers, 0))
@@ -277,13 +278,14 @@ def confluent(member: Member, diary: Diary) -> None:
         pending.clear()
 
     def refused(error: Any) -> None:
-        """It does not ask again for offsets that an old coordinator refused: assigns afresh."""
+        """Assigns the partitions again, because librdkafka does not repeat a request for offsets
+        that an old coordinator has refused."""
         if error.code() in (KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_LOAD_IN_PROGRESS):
             pending.clear()
             held = consumer.assignment()
             consumer.assign([TopicPartition(tp.topic, tp.partition) for tp in held])
 
-    # one record a call: a batch from `consume` may hold records from before a rebalance
+    # one record at a time: a batch of `consume` may hold records from before a rebalance
     consumer.subscribe([member.topic], on_assign=assigned, on_revoke=revoked, on_lost=revoked)
     while not diary.stopping:
         message = consumer.poll(0.2)
@@ -319,7 +321,7 @@ def _commit(
     operations = diary.begin("commit", offsets)
     try:
         commit(offsets)
-    except Exception as error:  # its outcome is unknown; the group goes on
+    except Exception as error:  # the commit's outcome is unknown; the group goes on
         diary.end("commit", operations, offsets, f"{type(error).__name__}: {error}"[:200])
         return
     diary.end("commit", operations, offsets)
@@ -337,7 +339,7 @@ async def aiokafka(member: Member, diary: Diary) -> None:
         async def on_partitions_revoked(self, revoked: Any) -> None: ...
 
         async def on_partitions_assigned(self, assigned: Any) -> None:
-            # it fetches while this waits for an answer, so note the assignment first
+            # the client fetches while this waits for an answer, so note the assignment first
             coordinator = consumer._coordinator
             for tp in sorted(assigned):
                 diary.write(
@@ -384,7 +386,7 @@ async def aiokafka(member: Member, diary: Diary) -> None:
 
 def main(path: str) -> None:
     """Runs the member that the settings file describes."""
-    faulthandler.enable()  # one that does not end is aborted, and its log says in which call
+    faulthandler.enable()  # a member that hangs is aborted, and its log shows in which call
     member = Member(**json.loads(Path(path).read_text(encoding="utf-8")))
     diary = Diary(member)
     match member.client:

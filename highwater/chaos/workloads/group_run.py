@@ -1,9 +1,8 @@
-"""Running consumer groups: members as processes that join, leave and crash, and one history.
+"""Runs consumer groups, whose members are processes that join, leave and crash.
 
-A `GroupRun` is one group on one topic.  Each member writes a file of its own (`group_member`;
-Java's members print, and a thread writes that down), so that kill -9 loses no earlier
-event. `collect` makes one history.jsonl of all of them, in the order of their clock, for the checks
-G2, G3 and G4.
+A `GroupRun` is one group on one topic.  Each member writes a file of its own (`group_member`; for
+Java's members, which print, a thread writes it), so that kill -9 loses no earlier event.  `collect`
+merges the files, in the order of their clock, into one history.jsonl for the checks G2, G3 and G4.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ class GroupRun:
 
     folder: Path
     way: Way
-    """How its members connect; Java's only without security."""
+    """How its members connect; Java's members can do so only without security."""
     group: str
     topic: str
     client: str
@@ -117,7 +116,7 @@ class GroupRun:
         try:
             running.process.wait(END_S)
         except subprocess.TimeoutExpired:
-            java = running.member.client == JAVA  # which would leave a core
+            java = running.member.client == JAVA  # an aborted JVM would leave a core file
             running.process.send_signal(signal.SIGKILL if java else signal.SIGABRT)
             running.process.wait()
             told = f"{running.member.process} has not left its group within {END_S} s"
@@ -126,7 +125,7 @@ class GroupRun:
             self._read_to_the_end(running)
 
     def crash(self, number: int) -> None:
-        """kill -9."""
+        """Kills the member by SIGKILL."""
         running = self.members.pop(number)
         running.process.kill()
         running.process.wait()
@@ -152,7 +151,7 @@ class GroupRun:
     # ------------------------------------------------------------------------- what they say
 
     def lines(self) -> list[dict[str, Any]]:
-        """All members' lines, in the order of the clock; operations get numbers of one series."""
+        """All members' lines, in the order of the clock; operations are numbered as one series."""
         found = []
         for number, path in enumerate(sorted(self.folder.glob(f"{self.group}-*.jsonl"))):
             for line in _whole_lines(path):
@@ -177,7 +176,7 @@ class GroupRun:
 
 
 def _stood_in(member: Member) -> str:
-    """The member's own line at its abort, by faulthandler's words in its log."""
+    """The line of the member's program at which it was aborted, from faulthandler's output."""
     log = Path(member.out).with_suffix(".log").read_text(errors="replace")
     found = re.search(r'File "(.*/group_member\.py)", line (\d+)', log.rpartition("Fatal")[2])
     if found is None:
@@ -193,7 +192,7 @@ def collect(run: Path, groups: list[GroupRun]) -> int:
         for number, group in enumerate(groups):
             for line in group.lines():
                 if line["f"] in ("assigned_all", "leaving"):
-                    continue  # only for the harness
+                    continue  # a line for the harness, which is no part of the history
                 for name in ("op", "poll_id"):
                     if name in line:
                         line[name] += number * 1_000_000_000

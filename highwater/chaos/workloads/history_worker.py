@@ -1,6 +1,8 @@
-"""Producers and consumers beside a test: `python -I -m ...history_worker SPEC.json`.
+"""Producers and consumers that run during a user's test:
+`python -I -m ...history_worker SPEC.json`.
 
-As `worker`, it takes orders as JSON lines and answers each with an event; its clients come and go:
+Like `worker`, it takes orders as JSON lines and answers each with an event; its clients come and
+go:
 
     order                                                  event at its end
     {"do": "add", "does": "produce" | "consume", "name",   "added"
@@ -28,7 +30,7 @@ from highwater.client_calls import where
 from highwater.verdict.history import HistoryWriter
 
 END_S = 5.0
-"""For a client's end, beside the time that a producer gives its last deliveries."""
+"""The time for a client's end, in addition to a producer's time for its last deliveries."""
 
 
 class Worker:

@@ -14,7 +14,7 @@ from highwater.kafka.private_copy import kafka_python
 kafka = kafka_python()
 KafkaError = kafka.errors.KafkaError
 FAILURES = (KafkaError, OSError)
-"""What its calls raise: over TLS also a connection's own error (docs/client-problems.md)."""
+"""The errors of its calls; over TLS a connection's own, too (docs/client-problems.md)."""
 CLIENT = "kafka-python"
 
 
@@ -26,8 +26,8 @@ def error_name(error: BaseException) -> str:
 
 
 class KafkaPythonProducer(PacedProducer):
-    """A producer; one whose records time out is given up, as it may never hear of a new leader
-    again (docs/client-problems.md)."""
+    """A producer.  An instance whose records time out is given up, because it may never learn of a
+    new leader (docs/client-problems.md)."""
 
     def __init__(self, *of: Any) -> None:
         super().__init__(*of)
@@ -80,7 +80,7 @@ class KafkaPythonProducer(PacedProducer):
             )
         except (*FAILURES, AssertionError, ValueError) as error:
             sender.error(op, error_name(error))
-            # A time-out here: no metadata came within max_block_ms.
+            # a time-out here means that no metadata came within max_block_ms
             timed_out = isinstance(error, kafka.errors.KafkaTimeoutError)
             return getattr(error, "retriable", False) and not timed_out
         future.add_callback(lambda metadata: sender.ok(op, metadata.offset))

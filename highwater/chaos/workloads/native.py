@@ -1,8 +1,8 @@
 """Highwater's own trio client: the one that reports everything.
 
-Its producer knows the number of attempts for a record and whether an error is proof; its consumer
-sees the HW and LSO of every answer, and asks for end offsets as well (C13).  Each runs trio in a
-thread of its own.
+Its producer knows how often it sent a record, and whether an error proves that the record was not
+appended.  Its consumer sees the HW and LSO of every answer, and lists end offsets, too (C13).  Each
+runs trio in a thread of its own.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ LIST_EVERY_S = 1.0
 def _world(spec: CommonSpec) -> World:
     if spec.security == "plaintext":
         return RealWorld()
-    from highwater.cluster.remote.secured_target import network_by  # it loads cryptography
+    from highwater.cluster.remote.secured_target import network_by  # late: this loads cryptography
 
     return SecuredWorld(RealWorld(), network_by(spec.connect("java")))
 
@@ -86,7 +86,7 @@ class NativeProducer(PacedProducer):
                 partition=partition,
                 report=_reporter(sender, op),
             )
-        except (ApiError, OSError) as error:  # it never reached a batch
+        except (ApiError, OSError) as error:  # the record was never put into a batch
             name = error.code.name if isinstance(error, ApiError) else type(error).__name__
             sender.error(op, name, proven=True)
 
@@ -155,7 +155,7 @@ class NativeConsumer(TopicsReader):
 
 
 async def poll_once(consumer: Consumer, reader: Reader) -> None:
-    """Polls once into the history."""
+    """Polls once, and records the poll in the history."""
     poll_id = reader.poll_invoke()
     try:
         fetches = await consumer.poll(0.2)
@@ -188,7 +188,7 @@ async def poll_once(consumer: Consumer, reader: Reader) -> None:
 
 
 async def list_end(consumer: Consumer, reader: Reader, tp: TopicPartition) -> int | None:
-    """Asks for a partition's end (under read_committed its LSO), into the history."""
+    """Lists a partition's end (under read_committed its LSO), and records it in the history."""
     which = "stable" if consumer.read_committed else "latest"
     op = reader.recorder.writer.new_id()
     reader.list_offsets(*tp, which, op)

@@ -1,6 +1,6 @@
-"""Between a client and the history: names operations, counts them, and ends each exactly once.
+"""Writes a client's operations to the history: names and counts them, and ends each exactly once.
 
-Every `send` has an invoke line and one ending.  An operation without an ending when the run stops
+Every `send` has an invoke line and one ending.  An operation that has no ending when the run stops
 is ended as `info` (_UNFINISHED): its outcome is unknown.
 """
 
@@ -46,7 +46,7 @@ class Spec(CommonSpec):
     producers: tuple[str, ...] = ("kafka-python", "confluent-kafka", "highwater")
     consumers: tuple[str, ...] = ("kafka-python", "confluent-kafka", "highwater")
     transactions: bool = False
-    """Tellers, a copier, and readers under read_committed (`transactional`)."""
+    """Whether there are tellers, a copier, and readers under read_committed (`transactional`)."""
 
 
 @dataclass(slots=True)
@@ -101,7 +101,7 @@ class Sender:
         return len(self._open)
 
     def invoke(self, topic: Topic, partition: int, **more: Any) -> tuple[int, str, str]:
-        """(op, key, value) of the next record, which is now in the history."""
+        """Makes the next record and writes its invoke line; returns (op, key, value)."""
         t_ns = time.monotonic_ns()
         spec = self.recorder.spec
         value = make_value(spec.run, self.process, self.sequence, t_ns, spec.value_bytes)
@@ -130,7 +130,7 @@ class Sender:
             fields = self._open.pop(op, None)
         if fields is None:
             return
-        if offset < 0:  # acknowledged without an offset (a duplicate, or acks=0): place unknown
+        if offset < 0:  # acknowledged without an offset (a duplicate, or acks=0)
             more["error"] = "_NO_OFFSET"
             self.recorder.count(self.process, "unknown", "_NO_OFFSET")
             self._write(INFO, fields, more)
@@ -141,8 +141,9 @@ class Sender:
     def error(
         self, op: int, error: str, attempts: int = 0, *, proven: bool | None = None, **more: Any
     ) -> None:
-        """`attempts`: the number of attempts, 0 where the client does not tell (it may have
-        retried); `proven`: the client itself knows whether anything may have been appended.
+        """Ends a failed send.  `attempts`: 0 if the client does not show their number (it may have
+        retried); `proven`: whether the client has proof that nothing was appended; None: the error
+        decides.
         """
         with self._lock:
             fields = self._open.pop(op, None)
@@ -158,7 +159,7 @@ class Sender:
         self.recorder.writer.write(self.process, self.client, "send", type_, **{**fields, **more})
 
     def abandon(self) -> None:
-        """Ends open operations: their outcome will never be known."""
+        """Ends the open operations, whose outcome will never be known."""
         for op in list(self._open):
             self.error(op, "_UNFINISHED")
 

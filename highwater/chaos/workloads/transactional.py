@@ -1,14 +1,14 @@
-"""Running transactions: tellers that move money, and a copier, both by librdkafka.
+"""Runs transactions by librdkafka: tellers that move money, and a copier.
 
 * A **teller** has a transactional id.  Each of its transactions moves an amount from one account (a
-  partition of `bank`) to the other, and is committed, aborted, or left alone.  Now and then
-  another instance takes over the transactional id while the first one goes on, not knowing: its
-  later actions must have no effect (T4).  Its transactions read the bank as well (T9).
+  partition of `bank`) to the other, and is committed, aborted, or abandoned.  Now and then another
+  instance takes over the transactional id while the first one goes on without knowing it: the
+  later actions of the first must have no effect (T4).  The transactions read the bank, too (T9).
 * The **copier** reads `copy-in` and writes each value to `copy-out`, in transactions with its
   offsets.  It crashes now and then, and begins again from the committed offsets (T5).
 
-Every send names its transaction; `init_txn` and `end_txn` are operations of their own.  A commit
-without a certain success is `info`: the checks find out whether it was done.
+Every send names its transaction; `init_txn` and `end_txn` are operations of their own.  A commit of
+which success is not certain is `info`: the checks find out whether it took place.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ HIJACKED_AFTER_S = 6.0
 """The latest time of a hijack, so that each id has a second owner even on a slow cluster."""
 DRAIN_S = 60.0
 END_S = 2 * GIVE_UP_S + DRAIN_S
-"""Time for a running operation, a zombie's operation, and the rest of the copies."""
+"""The time to end a running operation, a zombie's operation, and the remaining copies."""
 
 
 class Ended(Exception):
@@ -68,7 +68,7 @@ class Instance:
         )
 
     def _operation(self, f: str, call: Callable[[], Any], **fields: Any) -> None:
-        """Makes a call with its lines; repeats it while its error says that this is safe."""
+        """Makes a call and records it; repeats it while its error says that this is safe."""
         writer = self.recorder.writer
         op = writer.new_id()
         common = {"op": op, "phase": "run", "transactional_id": self.id, **fields}
@@ -114,11 +114,11 @@ class Instance:
             raise Ended
 
     def offsets(self, places: list[TopicPartition], consumer: Consumer) -> None:
-        """Adds the offsets to the transaction; raises Ended where the call does not come back.
+        """Adds the offsets to the transaction; raises Ended where the call does not return.
 
-        librdkafka takes no notice of the call's own limit while it waits for a coordinator that has
-        left the cluster (its issues 5456 and 5511), so the call has a thread of its own, and is
-        left to itself once the brokers have aborted the transaction anyway.
+        librdkafka ignores the call's own time-out while it waits for a coordinator that has left
+        the cluster (its issues 5456 and 5511).  So the call has a thread of its own, which is
+        abandoned once the brokers have aborted the transaction anyway.
         """
         group, failed = consumer.consumer_group_metadata(), list[KafkaException]()
 
@@ -172,7 +172,7 @@ class Instance:
         return False
 
     def close(self) -> None:
-        serve(self._producer.flush, 0.1)  # it may be fenced, and say so again
+        serve(self._producer.flush, 0.1)  # a fenced producer may report that again
         self.sender.abandon()
 
 
@@ -184,7 +184,7 @@ class Ledger:
         self._consumer = Consumer(
             {
                 **common(recorder.spec, process),
-                "group.id": process,  # joined by none: partitions are assigned here
+                "group.id": process,  # never joined: partitions are assigned here
                 "enable.auto.commit": False,
                 "auto.offset.reset": "earliest",
                 "isolation.level": COMMITTED,
@@ -196,7 +196,7 @@ class Ledger:
             self._reader.assign(topic.name, partition, 0)
 
     def read(self, txn: str) -> None:
-        """Writes down, as read in this transaction, what is there without waiting."""
+        """Records as read in this transaction the records that can be had without waiting."""
         poll_id = self._reader.poll_invoke()
         messages = [m for m in self._consumer.consume(100, 0.0) if m.error() is None]
         for m in messages:
@@ -210,7 +210,7 @@ class Ledger:
 
 
 class Teller(Client):
-    """One transactional id, and one instance after the other under it."""
+    """Runs one instance after the other under one transactional id."""
 
     def __init__(self, recorder: Recorder, topic: Topic, number: int) -> None:
         super().__init__(recorder, f"teller-{number}")
@@ -272,7 +272,7 @@ class Teller(Client):
         choice = chance.random()
         if choice < 0.03:
             instance.flush()
-            raise Ended  # left alone: the next instance aborts it, or the time-out
+            raise Ended  # abandoned: the next instance or the time-out aborts it
         if choice < 0.2:
             instance.flush()
             return False
@@ -280,7 +280,7 @@ class Teller(Client):
 
 
 class Copier(Client):
-    """Consumes, writes, and commits both as one, until stopped and done with all copies."""
+    """Reads and writes in one transaction, again and again, until stopped and all is copied."""
 
     def __init__(self, recorder: Recorder, source: Topic, target: Topic) -> None:
         super().__init__(recorder, "copier")
@@ -304,8 +304,8 @@ class Copier(Client):
                 time.sleep(PAUSE_S)
 
     def _instance(self, process: str) -> bool:
-        """Runs one instance; True where it was stopped and has copied everything; raises where it
-        has to begin again."""
+        """Runs one instance; returns True when it was stopped and has copied everything, and raises
+        if another one must begin again."""
         instance = Instance(self.recorder, process, self.id)
         consumer = Consumer(
             {
@@ -331,7 +331,8 @@ class Copier(Client):
             consumer.close()
 
     def _resume(self, consumer: Consumer) -> dict[int, int]:
-        """The group's offsets, once no other can move them: this producer has fenced them all."""
+        """Goes on from the group's offsets, which no other instance can move any more: this one has
+        fenced them all."""
         places = [TopicPartition(self.source.name, p) for p in range(self.source.partitions)]
         found = consumer.committed(places, timeout=GIVE_UP_S)
         for place in found:
@@ -366,7 +367,7 @@ class Copier(Client):
             return self.random.random() >= 0.05
 
         if not instance.transact(work):
-            raise Ended  # the next instance reads the same again
+            raise Ended  # the next instance reads the same records again
         positions |= moved
 
     def _done(self, consumer: Consumer, positions: dict[int, int]) -> bool:

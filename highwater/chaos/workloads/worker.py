@@ -12,9 +12,9 @@ output:
      "timeout_s": S}              S seconds                                        "problems"
     {"do": "exit"}                the history is closed, and the process ends      "closed"
 
-An event is {"event": NAME, ...}.  "started" is the first; "stats" comes four times a second; "late"
-names the clients that did not end in time, and the call in which each one stands; "failed" those
-that an error ended, with its words, "problems" the partitions that could not be read.  When its
+An event is {"event": NAME, ...}.  "started" is the first; "stats" comes four times a second.
+"late" has the clients that did not end in time, and the call in which each one hangs; "failed", the
+clients that an error ended, and its text; "problems", the partitions that could not be read.  When
 standard input ends, the process ends too, because the harness is gone.
 """
 
@@ -121,7 +121,7 @@ class Workload:
             late += self._end([*self.tellers, *self.copiers], END_S)
         time.sleep(1.0)
         late += self._end(self.consumers, 10)
-        if late:  # into workload.log: the call in which each one stands
+        if late:  # write to workload.log in which call each one hangs
             faulthandler.dump_traceback(all_threads=True)
         clients = (*self.producers, *self.tellers, *self.copiers, *self.consumers)
         self.tell("stopped", late=late, failed={c.name: c.failure for c in clients if c.failure})
@@ -172,7 +172,7 @@ class Workload:
 
 
 def _tell_why() -> None:
-    """Sends clients' own logs to workload.log: why a consumer began again, for example."""
+    """Sends the clients' own logs to workload.log, as they say why a consumer began again, say."""
     logging.basicConfig(
         level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )

@@ -1,5 +1,4 @@
-"""The common part of the workload's clients: each works in a thread of its own until it is told to
-stop.
+"""The common part of the workload's clients: each works in a thread of its own until it is stopped.
 """
 
 from __future__ import annotations
@@ -22,7 +21,8 @@ class Client(ABC):
         self.name = name
         self.stopping = threading.Event()
         self.failure = ""
-        """The error that ended it unasked, in words; a run with such a client proves little."""
+        """The error that ended the client early, in words; a run with such a client proves little.
+        """
         self.thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def _run(self) -> None:
@@ -34,7 +34,7 @@ class Client(ABC):
 
     @abstractmethod
     def work(self) -> None:
-        """The thread's program."""
+        """Does the client's work, in its thread."""
 
 
 class PacedProducer(Client):

@@ -77,7 +77,7 @@ class Workload:
         self._news = trio.Event()
 
     async def wait_for(self, event: str, timeout_s: float) -> dict[str, Any]:
-        """Raises WorkloadDied, and ClientHangs where the process does not tell it in time."""
+        """Waits for an event and returns it; raises WorkloadDied, or ClientHangs if it is late."""
         with trio.move_on_after(timeout_s):
             while event not in self._events:
                 if self._ended:
@@ -98,7 +98,7 @@ class Workload:
 
     async def burst(self, rate: float) -> None:
         await self.order("burst", rate=rate)
-        await trio.sleep(0.3 if rate == 0 else 0)  # so that the next stats count it
+        await trio.sleep(0.3 if rate == 0 else 0)  # until the next stats include the burst
 
     def acked_by(self, process_prefix: str) -> int:
         return sum(
