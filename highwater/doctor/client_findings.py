@@ -9,7 +9,7 @@ from typing import Any
 
 
 class Effect(StrEnum):
-    """From the worst to a mere remark."""
+    """The kinds of findings, from the worst to a mere remark."""
 
     LOSES = "loses"
     REPEATS = "repeats"
@@ -34,7 +34,7 @@ class Finding:
 
 
 def in_order(findings: Iterable[Finding]) -> list[Finding]:
-    """The worst first; otherwise as they were found."""
+    """The findings, the worst first; otherwise in the given order."""
     return sorted(findings, key=lambda finding: list(Effect).index(finding.effect))
 
 
@@ -79,7 +79,7 @@ class Outcome:
     __slots__ = ()
 
     def all_findings(self) -> Iterable[Finding]:
-        """Each of them, in any order."""
+        """All findings, in any order."""
         raise NotImplementedError
 
     @property

@@ -2,9 +2,9 @@
 
 Theory of operation.  Proxies on 127.0.0.1 stand in front of the brokers, as they do for a chaos
 run on a cluster at an address, and replace every address in an answer by their own: so the client
-cannot get past them.  `seen` gathers what its requests tell, and the rules of `highwater doctor`
-judge what was seen, not a default that the client may have changed.  Nothing is written to disk,
-and nothing of a login is read.
+cannot get past them.  `seen` gathers what the client's requests show.  The rules of `highwater
+doctor` then judge the settings that were seen, not defaults that the client may have changed.
+Nothing is written to disk, and no login is read.
 
 No request of a client that speaks TLS can be seen; the watch says that it speaks TLS.
 """
@@ -44,18 +44,18 @@ _NEEDS: dict[str, tuple[tuple[rules.Rule, str], ...]] = {
     ),
     "consumer": ((rules.isolation, "isolation.level"),),
 }
-"""The rules that look at what can be seen, and the setting that has to have been."""
+"""The rules that need only what can be seen, each with the setting that must have been seen."""
 _PASSING = frozenset(
     {"MEMBER_ID_REQUIRED", "NOT_COORDINATOR", "COORDINATOR_NOT_AVAILABLE", "LEADER_NOT_AVAILABLE"}
     | {"COORDINATOR_LOAD_IN_PROGRESS", "REBALANCE_IN_PROGRESS", "CONCURRENT_TRANSACTIONS"}
     | {"UNKNOWN_MEMBER_ID", "ILLEGAL_GENERATION", "NOT_LEADER_OR_FOLLOWER"}
 )
-"""Errors that a client meets on its way, and tries again."""
+"""Errors that every client meets now and then, and tries again."""
 
 
 @dataclass(slots=True)
 class Watched(Outcome):
-    """The clients that came by, each with its findings."""
+    """The clients that connected, each with its findings."""
 
     connection: list[Finding] = field(default_factory=list)
     clients: list[tuple[Client, list[Finding]]] = field(default_factory=list)
@@ -88,7 +88,7 @@ class Watched(Outcome):
 
 
 def findings_of(client: Client) -> list[Finding]:
-    """The rules' findings about the values that were seen, about each where there are several."""
+    """The rules' findings about all values that were seen, several for one setting included."""
     dialect = next((d for name, d in _LIBRARIES if client.software.startswith(name)), JAVA)
     found: list[Finding] = []
     values = [[(name, value) for value in some] for name, some in client.settings.items()]

@@ -25,7 +25,7 @@ def topics_of(talk: Talk, names: Sequence[str]) -> dict[str, Any]:
 
 
 def configs_of(talk: Talk, kind: int, name: str) -> Configs:
-    """The cluster's answer; nothing where the client may not ask."""
+    """A resource's configuration in the cluster; empty if the client may not read it."""
     resource = DescribeConfigsRequest.DescribeConfigsResource(
         resource_type=kind, resource_name=name, configuration_keys=None
     )

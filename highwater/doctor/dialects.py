@@ -42,21 +42,21 @@ KNOWN = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """One client's way to name its settings."""
+    """How one client library names its settings, and their defaults."""
 
     name: str
     versions: str
     producer: Mapping[str, str]
     consumer: Mapping[str, str]
     aliases: Mapping[str, str] = field(default_factory=dict)
-    """Other names that it takes."""
+    """Other names that it accepts -> Java's."""
     own: Mapping[str, str] = field(default_factory=dict)
-    """Its only names, of settings that it does not know under Java's."""
+    """Java's name -> its only name, for settings that it does not know under Java's."""
     underscores: bool = False
     commits_behind: bool = False
-    """Automatic commits come from a task of their own, not from the next poll."""
+    """Whether automatic commits come from a task of their own, not from the next poll."""
     falls_back: bool = True
-    """Idempotence that is on by default is silently off where another setting forbids it."""
+    """Whether idempotence, if on by default, is silently off where another setting forbids it."""
 
     def java_name(self, name: str) -> str:
         dotted = name.replace("_", ".") if self.underscores else name
@@ -104,7 +104,7 @@ AIOKAFKA = Dialect(
     | {
         "acks": "1",
         "enable.idempotence": "false",
-        # it sends a partition's next batch when the one before has its answer
+        # it sends a partition's next batch only after the answer to the one before
         "max.in.flight.requests.per.connection": "1",
         "delivery.timeout.ms": "40000",
     },
@@ -129,7 +129,7 @@ def recognised(name: str) -> bool:
 
 
 def guess(names: Mapping[str, str]) -> tuple[Dialect, bool]:
-    """The dialect of a file by its names, and whether they decide it."""
+    """The likeliest dialect of a file with these names, and whether the names leave no doubt."""
     if any(name in _ONLY_LIBRDKAFKA for name in names):
         return LIBRDKAFKA, True
     if any("_" in name and "." not in name for name in names):
@@ -147,7 +147,7 @@ class ClientSettings:
     """producer or consumer."""
     given: Mapping[str, str]
     names: Mapping[str, str] = field(default_factory=dict)
-    """How the file names what it gives."""
+    """Java's name -> the name in the file, for each setting that the file has."""
 
     def get(self, name: str) -> str:
         defaults = self.dialect.consumer if self.role == "consumer" else self.dialect.producer
@@ -170,7 +170,7 @@ class ClientSettings:
 
     @property
     def idempotent(self) -> bool:
-        """Whether retries are recognized by the broker, as far as the settings tell."""
+        """Whether the broker recognizes retries, as far as the settings show it."""
         if self.get("transactional.id"):
             return True
         if "enable.idempotence" in self.given or not self.dialect.falls_back:
@@ -179,7 +179,7 @@ class ClientSettings:
 
     @property
     def against_idempotence(self) -> list[str]:
-        """The settings that idempotence does not allow."""
+        """The settings in the file that idempotence does not allow."""
         wrong = []
         if self.get("acks") != "all":
             wrong.append("acks")
@@ -197,8 +197,8 @@ def settings_of(raw: Mapping[str, str], dialect: Dialect, role: str) -> ClientSe
 
 
 def roles(raw: Mapping[str, str], dialect: Dialect) -> list[str]:
-    """Whose settings these are: a producer's, a consumer's, both, or neither (an address and
-    security alone)."""
+    """Whether these are settings of a producer, a consumer, both, or neither (only an address and
+    security)."""
     names = {dialect.java_name(name) for name in raw} - {"request.timeout.ms"}
     producer = JAVA_PRODUCER.keys() | {"transactional.id", "key.serializer", "batch.size"}
     consumer = JAVA_CONSUMER.keys() | {"group.id", "key.deserializer", "max.poll.records"}
@@ -208,7 +208,7 @@ def roles(raw: Mapping[str, str], dialect: Dialect) -> list[str]:
 
 
 def misspelt(raw: Mapping[str, str], dialect: Dialect) -> dict[str, str]:
-    """Names that no rule knows, and that are nearly one that a rule knows, with that one."""
+    """Names that no rule knows but that are very like one that a rule knows -> that one."""
     found = {}
     for name in raw:
         java = dialect.java_name(name)

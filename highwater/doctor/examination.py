@@ -15,12 +15,12 @@ from highwater.doctor.talk import Login
 
 Tell = Callable[[str], None]
 CLIENT = "client"
-"""The role of settings that neither a producer nor a consumer has of its own."""
+"""The role of settings that are neither a producer's nor a consumer's."""
 
 
 @dataclass(slots=True)
 class Examination(Outcome):
-    """The settings that were read, and the findings: once, where both roles have them."""
+    """The settings that were read, and the findings; one that both roles have appears once."""
 
     dialect: Dialect
     clients: list[ClientSettings] = field(default_factory=list)
@@ -49,7 +49,7 @@ class Examination(Outcome):
 def examine_settings(
     by_role: Mapping[str, Mapping[str, str]], dialect: Dialect, only: str | None
 ) -> Examination:
-    """`by_role` as `settings_file` reads it."""
+    """Examines settings; `by_role` as `settings_file` reads it."""
     examined = Examination(dialect)
     for role, raw in by_role.items():
         wrong = [
@@ -70,7 +70,7 @@ def examine_settings(
 def examine_connection(
     examined: Examination, bootstrap: str, topics: Sequence[str], tell: Tell
 ) -> None:
-    """Goes to the cluster as the client would; raises ValueError of a malformed address."""
+    """Connects to the cluster as the client would; raises ValueError for a malformed address."""
     places = addresses(bootstrap)
     reached = reach(places, Login.of(examined.clients[0].given), tell)
     examined.add("connection", reached.findings)

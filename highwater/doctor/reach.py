@@ -27,7 +27,7 @@ class Reached:
 
 
 def addresses(bootstrap: str) -> list[tuple[str, int]]:
-    """HOST:PORT,...; raises ValueError with the part that is none."""
+    """The addresses in HOST:PORT,...; raises ValueError with the part that is no address."""
     found = []
     for part in bootstrap.split(","):
         host, colon, port = part.strip().rpartition(":")
@@ -38,7 +38,7 @@ def addresses(bootstrap: str) -> list[tuple[str, int]]:
 
 
 def reach(bootstrap: Sequence[tuple[str, int]], login: Login, tell: Tell) -> Reached:
-    """Goes the client's way; the caller closes `talk`."""
+    """Connects as the client would, step by step; the caller closes `talk`."""
     reached = Reached()
     for host, port in bootstrap:
         try:
@@ -59,7 +59,7 @@ def reach(bootstrap: Sequence[tuple[str, int]], login: Login, tell: Tell) -> Rea
 
 
 def _together(findings: Sequence[Finding]) -> list[Finding]:
-    """One finding where several addresses have the same fault."""
+    """Merges findings about the same fault of several addresses into one."""
     places: dict[tuple[Effect, str, str], list[str]] = {}
     for f in findings:
         places.setdefault((f.effect, f.why, f.remedy), []).append(f.what)
@@ -75,7 +75,7 @@ def _sentence(text: str) -> str:
 
 
 def _soften(reached: Reached, finding: Finding, bootstrap: Sequence[tuple[str, int]]) -> None:
-    """A dead bootstrap address beside one that lives is a remark."""
+    """Turns a finding about a dead bootstrap address into a remark, because another one answers."""
     if finding.what in {f"{host}:{port}" for host, port in bootstrap}:
         place = reached.findings.index(finding)
         reached.findings[place] = Finding(
@@ -84,7 +84,7 @@ def _soften(reached: Reached, finding: Finding, bootstrap: Sequence[tuple[str, i
 
 
 def _learn(reached: Reached, talk: Talk, host: str, port: int, login: Login, tell: Tell) -> None:
-    """Asks for the brokers' addresses and goes to each."""
+    """Requests the brokers' addresses, and connects to each."""
     try:
         answer = talk.ask(MetadataRequest(topics=[], allow_auto_topic_creation=False), METADATA)
     except OSError:

@@ -1,6 +1,6 @@
 """The effects of settings on records.  Pure: each rule looks at one client's settings.
 
-A rule tells the worst that its setting allows while brokers fail and applications die, not what
+A rule states the worst that its setting allows while brokers fail and applications die, not what
 happens each time.
 """
 
@@ -16,11 +16,12 @@ Rule = Callable[[ClientSettings], Iterator[Finding]]
 
 IN_FLIGHT = "max.in.flight.requests.per.connection"
 FAILOVER_MS = 30_000
-"""Apache Kafka's session of a broker alone lasts 18 s; the election comes after it."""
+"""How long a failover may take: in Apache Kafka a dead broker's session alone lasts 18 s, and the
+election comes after that."""
 
 
 def findings(settings: ClientSettings) -> list[Finding]:
-    """Without a role, what holds for every client."""
+    """The findings of the rules for the settings' role; without a role, those for every client."""
     rules = {"producer": PRODUCER, "consumer": CONSUMER}.get(settings.role, ())
     return [finding for rule in (*rules, *BOTH) for finding in rule(settings)]
 
@@ -50,7 +51,8 @@ def acks(settings: ClientSettings) -> Iterator[Finding]:
 
 
 def conflicts(settings: ClientSettings) -> Iterator[Finding]:
-    """Idempotence against what it does not allow: refused, or silently off."""
+    """Settings that idempotence does not allow: the client refuses them, or silently turns it off.
+    """
     against = settings.against_idempotence
     if not against:
         return

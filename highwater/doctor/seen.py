@@ -9,8 +9,8 @@
     ConsumerGroupHeartbeat  the group protocol of KIP-848
     Metadata's answer     topics that are unknown, or that the client may not use
 
-What a request does not carry is not seen: whether offsets are committed automatically, and how
-often a send is tried again.  No I/O: `watch` has the proxies.
+Two things are in no request, so they are not seen: whether offsets are committed automatically, and
+how often a send is tried again.  No I/O: `client_watch` has the proxies.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from highwater.kafka.wire.varint import read_compact_string
 PRODUCE, FETCH, METADATA, JOIN_GROUP, API_VERSIONS, INIT_PRODUCER_ID = 0, 1, 3, 11, 18, 22
 CONSUMER_GROUP_HEARTBEAT = 68
 LOOKED_AT = 50
-"""Requests of one API that are read of each connection: settings do not change on the way."""
+"""How many requests of one API are read on each connection: later ones show the same settings."""
 CLIENTS = 1000
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 _BATCH = struct.Struct(">21xh20xqh")
-"""Of a batch's header: attributes, producer id and epoch."""
+"""A batch's header up to attributes, producer id and epoch."""
 
 
 @dataclass(slots=True)
@@ -52,7 +52,7 @@ class Client:
     errors: Counter[tuple[str, str]] = field(default_factory=Counter)
     """(API, or topic, and error code) of answers."""
     too_old: dict[str, str] = field(default_factory=dict)
-    """API -> the version that it asks for, and those that the broker knows."""
+    """API -> the version of the client's request, and those that the broker knows."""
 
     def saw(self, setting: str, value: object) -> None:
         values = self.settings.setdefault(setting, [])
@@ -77,7 +77,7 @@ class _Connection:
     client: Client | None = None
     looked: Counter[int] = field(default_factory=Counter)
     in_flight: int = 0
-    """Produce requests without their answers."""
+    """The number of Produce requests that are not answered yet."""
     asked: bool = False
     answered: bool = False
 
@@ -89,7 +89,7 @@ class Seen:
         self._tell = tell
         self._open: dict[int, _Connection] = {}
         self._known: dict[int, tuple[int, int]] = {}
-        """API key -> the versions that the brokers know, as the last answer told."""
+        """API key -> the versions that the brokers know, from the last answer that had them."""
         self.clients: dict[tuple[str, str], Client] = {}
         self.tls = 0
         """Connections that began with TLS."""
@@ -97,7 +97,7 @@ class Seen:
         self.not_reached: Counter[tuple[str, str]] = Counter()
         """(broker, why) of connections that the proxy could not pass on."""
         self.silent: Counter[str] = Counter()
-        """Connections that a broker ended without any answer, by what they asked."""
+        """Connections that a broker ended without any answer, by their request."""
 
     # --- what the proxies tell
 
@@ -162,7 +162,7 @@ class Seen:
             for what, code in _errors(api_key, answer):
                 if code:
                     of.client.errors[what, code] += 1
-                else:  # it came into being meanwhile
+                else:  # the topic exists by now
                     of.client.forget(what)
 
     def hung_up(self, connection: int) -> None:

@@ -28,11 +28,11 @@ _SPRING_NAMES = {
 
 
 class UnreadableSettings(Exception):
-    """One line: the file, and what is wrong with it."""
+    """A file cannot be read; the message is one line: the file, and what is wrong with it."""
 
 
 def read_settings(path: Path) -> dict[str, dict[str, str]]:
-    """The settings by role; under "" where the file does not tell the roles apart."""
+    """The settings by role; the role is "" if the file does not tell the roles apart."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:

@@ -1,7 +1,7 @@
 """One connection to a broker, made step by step, so that each failure has its own explanation.
 
-Blocking sockets of the standard library with a time-out: the doctor asks one question after
-another.  PLAIN and SCRAM are spoken; another mechanism is not tried.
+It uses blocking sockets of the standard library with a time-out, because the doctor sends one
+request after another.  It can log in by PLAIN and SCRAM, and does not try other mechanisms.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _KEY = ("ssl.key.location", "ssl.keyfile")
 
 
 class Unreachable(Exception):
-    """Why a step failed, and what to do about it."""
+    """A step failed; has the reason, and what to do about it."""
 
     def __init__(self, why: str, remedy: str = "") -> None:
         super().__init__(why)
@@ -41,7 +41,7 @@ class Unreachable(Exception):
 
 
 def _jaas_options(text: str) -> Mapping[str, str]:
-    """None of a text that is no JAAS entry, which `rules.security` tells."""
+    """The options of a JAAS entry; empty if the text is none, which `rules.security` reports."""
     try:
         return parse_jaas(text).options
     except JaasError:
@@ -159,7 +159,7 @@ class Talk:
 
 
 def _strange(data: bytes) -> Unreachable:
-    """The protocol of a peer that does not speak Kafka's."""
+    """An error that names the protocol of a peer that does not speak Kafka's."""
     if data.startswith(b"HTTP"):
         return Unreachable("a web server answers there", "the port of Kafka, not of its console")
     if data[:2] in (b"\x15\x03", b"\x16\x03"):
@@ -190,7 +190,8 @@ def open_talk(host: str, port: int, login: Login) -> Talk:
 
 
 def _hung_up(host: str, port: int, login: Login) -> Unreachable:
-    """A broker that closes the connection at the first request; TLS is the usual reason."""
+    """An error for a broker that closes the connection at the first request: usually it expects
+    TLS."""
     if not login.tls and speaks_tls(host, port):
         wanted = "SASL_SSL" if login.sasl else "SSL (or SASL_SSL)"
         return Unreachable(SPEAKS_TLS, f"security.protocol={wanted}")
@@ -201,7 +202,7 @@ def _hung_up(host: str, port: int, login: Login) -> Unreachable:
 
 
 def _silent(sock: socket.socket) -> Unreachable:
-    """A web server waits for the end of a line."""
+    """An error for a peer that sends nothing; a line is sent, because a web server answers that."""
     try:
         sock.sendall(b"\r\n\r\n")
         if (data := sock.recv(64)).startswith(b"HTTP") or b"<html" in data.lower():
@@ -221,7 +222,7 @@ def speaks_tls(host: str, port: int) -> bool:
         with connect(host, port) as sock, context.wrap_socket(sock):
             return True
     except ssl.SSLError as error:
-        return "alert" in str(error).lower()  # it refuses us, in TLS
+        return "alert" in str(error).lower()  # an alert refuses us, but in TLS
     except (OSError, Unreachable):
         return False
 
