@@ -1,9 +1,11 @@
-"""The application under test in a history: what it wrote, what it was told, what it processed.
+"""Adds the application under test to a history: what it wrote and processed, and which writes were
+acknowledged.
 
 The history's own clients record everything about themselves.  The application records nothing, so
-these functions make lines for it: a record that was read and that no client of the history sent is
-a send of unknown outcome; values that were acknowledged to the application are acknowledged sends;
-values that it processed are its reads.  Then the checks judge it like any client.
+these functions make lines for it.  A record that was read and that no client of the history sent
+becomes a send of unknown outcome; values that were acknowledged to the application become
+acknowledged sends; values that it processed become its reads.  Then the checks judge it like any
+client.
 """
 
 from __future__ import annotations
@@ -15,9 +17,9 @@ from typing import Any, Final
 
 APPLICATION: Final = "the application"
 _OP: Final = 1 << 40
-"""Above the operation numbers of the history's own clients."""
+"""The first operation number of made lines: above those of the history's own clients."""
 SHOWN: Final = 60
-"""Characters of a value in a story."""
+"""How many characters of a value a story shows."""
 Line = dict[str, Any]
 
 
@@ -26,7 +28,8 @@ def with_application(
 ) -> list[Line]:
     """The lines on one topic, and the application's sends to it.
 
-    A value of this run's own that no client sent is left as it is: it was damaged.
+    A value that has the form of this run's own but was not sent by its clients is damaged: no send
+    is made for it.
     """
     kept = [dict(line) for line in lines if line.get("topic", topic) == topic]
     own = {line["value"] for line in kept if line["f"] == "send"}
@@ -56,7 +59,7 @@ def with_application(
 
 
 def _named(value: str, number: int) -> str:
-    """Equal values in several places or under several keys are told apart by a number."""
+    """A value's name; a number distinguishes equal values in several places or of several keys."""
     return f"{value} #{number + 1}" if number else value
 
 
@@ -66,12 +69,13 @@ def _send(
     partition, key = place or (None, None)
     common = {"process": APPLICATION, "client": APPLICATION, "f": "send", "op": op, "index": op}
     common |= {"topic": topic, "partition": partition, "key": key, "value": value, "acks": -1}
-    # when it was sent is unknown: so long ago that no check of real time can hold it against it
+    # the time of the send is unknown: 0 is so early that no check of real-time order can object
     return [{**common, "type": "invoke", "t_ns": 0}, {**common, "type": ending}]
 
 
 def as_processed(lines: Iterable[Line], topic: str, processed: Sequence[str]) -> list[Line]:
-    """The sends to the topic, read by the application alone, in the order of `processed`."""
+    """The sends to the topic, and as the only reads those of the application, which read
+    `processed` in this order."""
     sends: list[Line] = []
     places = _places(lines)
     for line in lines:
@@ -115,7 +119,7 @@ def out_of_turn(lines: Iterable[Line], topic: str, processed: Sequence[str]) -> 
     named = [*_told_apart(processed, places)]
     at: dict[str, list[int]] = defaultdict(list)
     furthest: dict[int, int] = {}
-    """Of each partition: the index of the value with the greatest offset so far."""
+    """Partition -> the index of the value with the greatest offset so far."""
     late: list[OutOfTurn] = []
 
     def told(index: int) -> str:
@@ -144,7 +148,7 @@ def out_of_turn(lines: Iterable[Line], topic: str, processed: Sequence[str]) -> 
 
 
 def _of_a_repeat(processed: Sequence[str], at: Sequence[int]) -> str:
-    """Of the value at these indexes: when it was processed, and what came in between."""
+    """Says when the value at these indexes was processed, and what came in between."""
     first, again = at[:2]
     between = [value[:SHOWN] for value in processed[first + 1 : again]]
     if len(between) > 2:
@@ -168,7 +172,8 @@ def _places(lines: Iterable[Line]) -> dict[str, dict[str, int]]:
 
 
 def _told_apart(processed: Iterable[str], places: Mapping[str, object]) -> Iterator[str]:
-    """As `with_application` names equal values, as far as the topic has so many of them."""
+    """The values under the names that `with_application` gives to equal ones, as far as the topic
+    has that many of them."""
     counts: dict[str, int] = defaultdict(int)
     for value in processed:
         named = _named(value, counts[value])
@@ -185,19 +190,19 @@ class Wait:
     partition: int
     longest_s: float
     began_ns: int
-    """When it began, by the history's clock."""
+    """When the wait began, by the history's clock."""
     acknowledged: int
-    """Records of the partition, of all producers."""
+    """How many records of the partition were acknowledged, to all producers."""
 
 
 def longest_waits(
     lines: Iterable[Mapping[str, Any]], topic: str, at_work: Iterable[str] = (), now_ns: int = 0
 ) -> list[Wait]:
-    """Of each partition that something was sent to.
+    """The longest wait in each partition to which something was sent.
 
-    A wait lasts from a send, or the last acknowledgement before its answer, to the partition's next
-    acknowledgement.  One that has none lasts to what its producer did last, or to now if that is
-    still `at_work`.  While nothing is unanswered, nobody waits.
+    A producer waits in a partition while a send of its own there is unanswered.  A wait lasts until
+    the producer's next acknowledgement there, which begins the next wait if more is unanswered.  A
+    wait without one lasts until the producer's last line, or until now if it is still `at_work`.
     """
     since: dict[tuple[str, int], int] = {}
     unanswered: dict[tuple[str, int], set[int]] = defaultdict(set)

@@ -6,10 +6,10 @@ Its head is comments:
     -- C4 unseen                 id and name, as in the project's list of checks
     -- required: yes             a run in which it examined nothing is void
     -- claim: NAME               ... and so is a history of one's own that claims NAME (CLAIMS)
-    -- needs: full read          cannot speak without a full read at the end, by any client
+    -- needs: full read          cannot decide without a full read at the end, by any client
     -- needs: final read         ... by the harness's own clients
-    -- needs: producer epochs    calls nothing wrong where neither the brokers' segments nor
-                                 the harness's own read at the end can tell them
+    -- needs: producer epochs    finds no violation if neither the brokers' segments nor the
+                                 harness's own read at the end shows producers' epochs
     -- source: TEXT              where the promise is from
     -- verdict: void             what a violation makes of the run, where not "invalid"
 
@@ -57,8 +57,8 @@ TABLES: dict[str, tuple[str, dict[str, str]]] = {
         },
     ),
 }  # fmt: skip
-"""Table -> (file in the run's folder, columns).  A missing file is an empty table, but for the
-history.
+"""Table -> (file in the run's folder, columns).  A missing file is an empty table; only the history
+must be there.
 """
 
 TOPICS: dict[str, str] = {"topic": "STRING", "expect_loss": "BOOLEAN", "unclean": "BOOLEAN"}
@@ -77,7 +77,7 @@ FINDING_TYPES = {
 FINDING = ("kind", *FINDING_TYPES)
 """The columns of a check's `:findings`."""
 EXAMINED = "examined"
-"""Stands for a kind where a query answers both parts of a check."""
+"""The kind of the row with the number examined, in a query that answers both parts of a check."""
 
 FACTS = """
 SELECT
@@ -103,7 +103,7 @@ SELECT
       AND (f.began IS NULL OR s.acked_ns < f.began OR s.started_ns > f.ended + 8000000000)
   ) AS longest_well_ns
 """
-"""Numbers of the run as a whole."""
+"""The query for the numbers of the run as a whole."""
 
 CLAIMS = """
 SELECT n.*, u.*
@@ -153,9 +153,9 @@ CROSS JOIN (
   ) r ON r.topic = l.topic AND r.partition = l.partition
 ) u
 """
-"""The claims of a history of one's own (a folder without run.json), counted in its lines and not
-in the views that the checks use: answers of each kind, and the partitions that no process read
-whole (`full_read`) after the last answer in them."""
+"""The claims of a user's own history (a folder without run.json): the answers of each kind, and the
+partitions that no process read whole (`full_read`) after the last answer in them.  They are counted
+in the history's lines and not in the views that the checks use."""
 
 
 @dataclass(frozen=True)
@@ -166,7 +166,7 @@ class Check:
     name: str
     required: bool
     claim: str
-    """A column of CLAIMS, or "": required of a history of one's own that claims it."""
+    """A column of CLAIMS, or "": the check is required for a user's own history that claims it."""
     needs: str
     """"full read", "final read", "producer epochs", or "": nothing but the history."""
     voids: bool
@@ -175,7 +175,7 @@ class Check:
 
 
 class CatalogError(Exception):
-    """A SQL file is not of the form that a check has."""
+    """A SQL file does not have the form of a check."""
 
 
 def ddl(columns: dict[str, str]) -> str:
@@ -236,7 +236,7 @@ ORDER BY g.id, g.kind, g.nth
 def _first_of_each_kind(branches: str, by: str, examples: int) -> str:
     """(`by`, nth, found, kind, topic, ...): the first rows in the order of FINDING, numbered."""
     kinds = ", ".join(f"u.{name}" for name in by.split(", "))
-    # the engines differ in where they sort NULL
+    # the engines would sort NULL at different ends
     order = ", ".join(f"u.{name} NULLS FIRST" for name in FINDING[1:])
     ids = "g.id, " if "id" in by.split(", ") else ""
     return f"""

@@ -1,4 +1,4 @@
-"""The verdict on a run from what one engine found, or both."""
+"""The verdict on a run from the findings of one engine, or of both."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from highwater.verdict.results import Results
 from highwater.verdict.verdict import Verdict
 
 KEPT: Final = ("version", "master", "ingest", "ingest_error", "seconds", "phases")
-"""The fields that verdict.json has of Spark."""
+"""The fields of Spark's results that go into verdict.json."""
 
 
 def conclude(
@@ -22,9 +22,9 @@ def conclude(
     other: Results | None = None,
     notes: Sequence[str] = (),
 ) -> Verdict:
-    """`found` decides; where `other` says differently of the same tables, the verdict is unknown.
+    """The verdict by `found`; unknown if `other` differs on the same tables.
 
-    `torn_read`: the independent reader was interrupted, so what it left is not a full read.
+    `torn_read`: the independent reader was interrupted, so it has left no full read.
     """
     consumed = found["facts"]["consumed"]
     verdict = decide(

@@ -7,7 +7,7 @@
 * unknown: a check could not be decided (no full read at the end, the engines disagree).
 * valid: none of these.
 
-A history of one's own (no run.json) is judged by what it claims to hold: `catalog.CLAIMS`.
+A user's own history (without run.json) is judged by what it claims to contain: `catalog.CLAIMS`.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ CLAIMED = {
     "read": "records that were read",
     "in_transactions": "answers in transactions",
 }
-"""Columns of `catalog.CLAIMS` that the verdict tells."""
+"""Columns of `catalog.CLAIMS` that the verdict shows, in words."""
 ZOOKEEPERS = {
     "java": "ZooKeeper's own server",
     "embedded": "Highwater's (embedded)",
@@ -55,7 +55,7 @@ def decide(
     read_by_others: bool = False,
     disagreements: Sequence[str] = (),
 ) -> Verdict:
-    """`results` is an engine's output; `info` is run.json (empty where there is none).
+    """The verdict.  `results` is an engine's output; `info` is run.json (empty if there is none).
 
     `final_read`: the harness's own full read at the end reached the end of every partition;
     `read_by_others`: an independent client's read did.
@@ -66,7 +66,7 @@ def decide(
     finished = bool(info.get("finished", True))
     on_disk = "segments" not in info.get("lacks", {})
     full_read = final_read or read_by_others
-    # the others' read is not under read_committed: with transactions it cannot tell
+    # others do not read under read_committed, so with transactions their read decides nothing
     decided = final_read or (full_read and finished and not results["checks"]["T3"]["examined"])
     there = {
         "": True,
@@ -130,7 +130,8 @@ def _ms(ns: int | None) -> int | None:
 def _what_the_source_gave(
     claims: dict[str, Any], required: dict[str, bool], info: dict[str, Any]
 ) -> list[str]:
-    """The claims of a history of one's own, or the evidence that the target cannot give."""
+    """Notes on what the verdict rests on: the claims of a user's own history, or the evidence that
+    the target cannot give."""
     notes = []
     if claims:
         told = ", ".join(id_ for id_, owed in required.items() if owed)
@@ -209,7 +210,7 @@ def _vacuities(
 
 
 def _unclaimed(claims: dict[str, Any], read_by_others: bool) -> list[str]:
-    """The parts that each history of a user's own needs, and that this one lacks."""
+    """The parts that every user's own history needs and this one lacks."""
     if not claims:
         return []
     found = [

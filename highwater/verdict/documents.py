@@ -1,6 +1,6 @@
-"""Files that people write: JSON, or YAML by its ending.
+"""Reads files that people write: JSON, or YAML if the name's ending says so.
 
-YAML needs PyYAML, which Highwater installs, and a driver of Spark may lack.
+YAML needs PyYAML, which Highwater installs, but which a Spark driver may lack.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any
 
 
 class DocumentError(Exception):
-    """The text is not of its form; one line that names the file."""
+    """The text is not valid; the message is one line that names the file."""
 
 
 def decode(text: str, name: str) -> Any:

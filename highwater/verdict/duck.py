@@ -14,11 +14,11 @@ from highwater.verdict.results import Found, Results, finding, none_yet
 
 
 def run_checks(run: Path, examples: int = 5, folder: Path | None = None) -> Results:
-    """The checks of the tables in RUN/tables; `folder` holds other SQL files."""
+    """Runs the checks on the tables in RUN/tables; `folder` holds other SQL files."""
     began = time.perf_counter()
     with duckdb.connect() as db:
         db.execute("SET threads = 2")
-        db.execute("SET enable_progress_bar = false")  # its line would mix with the command's
+        db.execute("SET enable_progress_bar = false")  # it would disturb the command's own line
         tables.register(db, run)
         build_views(db, folder)
         checks = look(db, catalog.checks(folder), examples)
@@ -35,7 +35,7 @@ def run_checks(run: Path, examples: int = 5, folder: Path | None = None) -> Resu
 
 
 def build_views(db: duckdb.DuckDBPyConnection, folder: Folder | None) -> None:
-    """The words of the checks, upon the tables that are there."""
+    """Builds the views that the checks use, on the tables that exist."""
     for name, query in catalog.views(folder):
         db.execute(f"CREATE TEMP TABLE {name} AS {query}")
 

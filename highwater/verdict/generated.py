@@ -1,10 +1,10 @@
-"""A history of any size, made by SQL, with anomalies at places that are known beforehand.
+"""Generates a history of any size by SQL, with anomalies at places that are known beforehand.
 
 Every record has a producer's send, a consumer's poll while the run lasts, and the full read at the
 end: so an operation is a send or a poll, and makes two rows.  Partitions of `load` are plain; every
-fourth partition is of `ledger`, whose records are in transactions of TEN, one after the other, and
-whose readers are under read_committed.  Everything is computed from a record's own number, so no
-row needs another one, and both engines make the same rows.  Standard library only.
+fourth partition belongs to `ledger`, whose records are in transactions of TEN, one after the other,
+and whose readers are under read_committed.  Everything is computed from a record's own number, so
+no row needs another one, and both engines make the same rows.  Standard library only.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ from typing import Any, Final
 from highwater.verdict.history_schema import COLUMNS
 
 TEN: Final = 10
-"""Records of a transaction, and of a poll."""
+"""The number of records in a transaction, and in a poll."""
 STRIDE: Final = 32
-"""Places in the history for each record's lines."""
+"""How many positions in the history each record's lines have."""
 KINDS: Final[dict[str, tuple[tuple[str, int], ...]]] = {
     "lost": (("C3", 0), ("C4", 0)),
     "vanished": (("C15", 0), ("C8", 1), ("C14", -1)),
     "replaced": (("C1", 0), ("C3", 0), ("C4", 0), ("C7", 0)),
     "went back": (("C9", 0), ("C8", 1), ("C8", 2), ("C14", -1), ("C14", 0)),
 }
-"""Anomaly -> the checks that find it, and how far behind its record: what is gone is skipped, too,
-and two consumers differ on what follows.
+"""Anomaly -> (check that finds it, how far behind the record).  Not only the record itself shows an
+anomaly: consumers skip a record that is gone, and differ on what follows.
 """
 
 Finding = tuple[str, str, int, int]
-"""Check, topic, partition, offset."""
+"""(check, topic, partition, offset)"""
 
 
 class TooSmall(Exception):
-    """The history has no room for what is to be planted."""
+    """The history is too small for the anomalies that shall be planted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,13 +45,13 @@ class Shape:
     operations: int
     partitions: int = 12
     skew: float = 0.0
-    """The share of all records that partition 0 has, where it is more than the others'."""
+    """The share of all records in partition 0, if it has more than the others."""
     anomalies: int = 5
-    """Of each kind."""
+    """How many anomalies of each kind there are."""
 
     @property
     def others(self) -> int:
-        """Records of each partition but the first: whole transactions."""
+        """The number of records in each partition but the first: whole transactions."""
         left = self.operations / 2 - self.first
         return max(TEN, round(left / (self.partitions - 1) / TEN) * TEN)
 
@@ -85,7 +85,7 @@ class Shape:
         }
 
     def info(self) -> dict[str, Any]:
-        """run.json"""
+        """The content of run.json."""
         return {
             "run": "generated",
             "seed": 0,
@@ -98,7 +98,7 @@ class Shape:
         }
 
     def planted(self) -> str:
-        """planted.json"""
+        """The content of planted.json."""
         found = [list(one) for one in sorted(self.findings())]
         return json.dumps({"operations": self.operations, "findings": found}, indent=1) + "\n"
 
@@ -170,7 +170,7 @@ def _lines(shape: Shape) -> Iterator[str]:
     read = {"f": "'poll'", "type": "'ok'", "at": "r.at"}
     read |= {"isolation": "CASE WHEN r.ledger THEN 'read_committed' END"}
     read |= {"value": "CASE WHEN r.anomaly = 'replaced' THEN 'x' || r.value ELSE r.value END"}
-    # one that went back is read after its successor
+    # a record of the anomaly "went back" is read after its successor
     turn = f"{_mod('r.o', TEN)} * 2 + CASE WHEN r.anomaly = 'went back' THEN 3 ELSE 0 END"
     while_it_lasts = {
         "process": consumer,

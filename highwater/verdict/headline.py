@@ -18,7 +18,7 @@ MENDING: Final = (
     "wait",
     "bind",
 )
-"""Names in faults.jsonl that end a fault, or are none."""
+"""Names in faults.jsonl that are no faults, or that end one."""
 _PREDICATES = ("was ", "is ", "has ", "holds ", "stands ")
 """A check's detail begins with one of these where the record is its subject."""
 

@@ -60,9 +60,9 @@ PROVES_NOTHING_APPENDED: Final = frozenset(
 """Errors after which the record is certainly not in the log, if it was sent **once**.
 
 After a retry none of them proves anything: the first attempt may have been appended and its answer
-lost.  So a workload may book `fail` only where the client made one attempt, or never sent. A
-producer that waits for acks=all also gets NOT_LEADER_OR_FOLLOWER on its leader's demotion, after
-the append: with acks=all it proves nothing.
+lost.  So a workload may record `fail` only if the client made one attempt, or never sent.  With
+acks=all, NOT_LEADER_OR_FOLLOWER proves nothing either: a waiting producer also gets it when its
+leader is demoted after the append.
 """
 
 
@@ -104,9 +104,9 @@ class HistoryError(Exception):
 class HistoryWriter:
     """Appends lines to one file from any number of threads; one writer a file.
 
-    Bounded: where the disk is slower than the clients, `write` waits.  Crash-safe: lines reach the
-    operating system in whole batches at once (a killed process loses at most the lines in the
-    queue, and leaves at most one torn last line, which the reader drops), and the disk at `close`.
+    Bounded: if the disk is slower than the clients, `write` waits.  Crash-safe: lines reach the
+    operating system in whole batches, and the disk at `close`.  A killed process loses at most the
+    lines in the queue, and leaves at most one torn last line, which the reader drops.
     """
 
     def __init__(self, path: Path, *, run: str, seed: int, capacity: int = 10_000) -> None:
@@ -171,7 +171,7 @@ class HistoryWriter:
                     out += encode_line({**self._common, "index": index, **line})
                     index += 1
             try:
-                if self._failure is None:  # else only drain, so that no client hangs on the queue
+                if self._failure is None:  # else only drain the queue, so that no client hangs
                     write_whole(self._fd, out)
                     if done:
                         os.fsync(self._fd)

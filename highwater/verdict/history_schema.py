@@ -14,9 +14,9 @@ COLUMNS: Final[dict[str, str]] = {
     "index": "BIGINT",  # position in the file, unique, from 0
     "process": "STRING",  # one client instance, for instance "producer-kafka-python-0"
     "client": "STRING",  # its library: kafka-python, confluent-kafka, highwater
-    # send, poll, assign, commit, committed, list_offsets, init_txn, end_txn; full_read: the claim
-    # of a history of one's own that a partition was read from start to end; offset_fetch: a
-    # coordinator's answer, where the client's own log has it
+    # send, poll, assign, commit, committed, list_offsets, init_txn, end_txn; full_read: a user's
+    # own history claims that a partition was read from start to end; offset_fetch: a coordinator's
+    # answer, if the client's own log has it
     "f": "STRING",
     "type": "STRING",  # invoke, ok, fail, info
     "op": "BIGINT",  # joins the phases of one operation; unique in the file

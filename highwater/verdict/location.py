@@ -1,5 +1,5 @@
-"""Where the jobs for Spark and the SQL of the checks stand: beside the packages in a clone, inside
-in a wheel; and the same in a zip, which is how spark-submit's --py-files brings them.
+"""Finds the jobs for Spark and the SQL of the checks.  They lie beside the package in a clone, and
+inside it in a wheel; either may be in a zip, as spark-submit's --py-files ships it.
 
 Standard library only: see `highwater.verdict.catalog`.
 """
@@ -16,12 +16,12 @@ Folder = Path | zipfile.Path
 
 
 class ChecksMissing(Exception):
-    """The installation is not whole."""
+    """The installation is incomplete."""
 
 
 @cache
 def spark_folder() -> Path:
-    """The folder of the jobs, which must be files: spark-submit is given their paths."""
+    """The folder of the jobs; it cannot be in a zip, because spark-submit gets their paths."""
     for folder in _candidates():
         if isinstance(folder, Path) and (folder / "verify.py").is_file():
             return folder

@@ -1,7 +1,7 @@
-"""The verdict as text: the same cells on a terminal (report.colour_table colours them) and from
-Spark's job, which has the standard library alone.
+"""The verdict as text.  A terminal gets the same cells in colours (report.colour_table); Spark's
+job prints them plain, because it has the standard library alone.
 
-It fits a terminal of 80 columns: checks that had nothing to examine share one line below the table.
+The table fits 80 columns: checks that had nothing to examine share one line below it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from highwater.verdict.verdict import CheckOutcome, Verdict, Word
 
 HEADERS: Final = ("check", "name", "examined", "found", "outcome")
 NUMBERS: Final = frozenset(("examined",))
-"""Columns that stand on the right."""
+"""The columns that are aligned on the right."""
 WIDTH: Final = 80
 _WORDS: Final = {
     "not_leader": "NOT_LEADER answers",
@@ -42,12 +42,12 @@ class Judged(Protocol):
 
 
 def title(verdict: Judged) -> tuple[str, str]:
-    """The word, and by whom."""
+    """The verdict in one word, and the engine that gave it."""
     return verdict.verdict, f"(checked by {verdict.engine})"
 
 
 def rows(verdict: Judged) -> list[tuple[str, ...]]:
-    """Each check that was not idle, with cells in the order of HEADERS."""
+    """A row of cells, in the order of HEADERS, for each check that was not idle."""
     return [
         (id_, check.name, f"{check.examined:,}", _found(check), check.status)
         for id_, check in verdict.checks.items()
@@ -78,8 +78,8 @@ def lines(verdict: Judged) -> list[str]:
 
 
 def word_lines(verdict: Judged) -> list[str]:
-    """What the table's words mean, where it has them, and the checks that had nothing to examine,
-    and did not have to.
+    """Explains the words that the table uses, and lists the checks that had nothing to examine and
+    did not need to.
     """
     checks = verdict.checks
     told = []
@@ -91,7 +91,7 @@ def word_lines(verdict: Judged) -> list[str]:
 
 
 def seen_lines(verdict: Verdict) -> list[str]:
-    """The events that the run brought about, as the witnesses and the clients saw them."""
+    """The events that the witnesses and the clients saw in the run."""
     told = (f"{n:,} {_word(name)}" for name, n in verdict.seen.items() if n)
     return _wrapped("seen", ", ".join(told) or "none of the events that a fault causes")
 

@@ -1,4 +1,4 @@
-"""An engine's findings: the same form from Spark and from DuckDB, in memory and as JSON."""
+"""The form of an engine's findings: the same for Spark and DuckDB, in memory and as JSON."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ class Finding(TypedDict):
 
 
 class Found(TypedDict):
-    """One check's."""
+    """The findings of one check."""
 
     examined: int
     found: dict[str, int]
-    """Kind -> how many."""
+    """Kind -> the number of findings."""
     examples: list[Finding]
-    """A few of each kind, the same ones whichever engine looked."""
+    """A few findings of each kind; both engines give the same ones."""
 
 
 class Ingest(TypedDict):
-    """How Spark's own reading of the topics went."""
+    """The outcome of Spark's own reading of the topics."""
 
     records: int
     seconds: float
 
 
 class Results(TypedDict):
-    """All checks'."""
+    """The findings of all checks."""
 
     engine: str
     version: str
@@ -42,13 +42,13 @@ class Results(TypedDict):
     facts: dict[str, Any]
     """A number for each name of `catalog.FACTS`; longest_gap_ns may be None."""
     claims: NotRequired[dict[str, Any]]
-    """Of a history of one's own: a value for each name of `catalog.CLAIMS`."""
+    """Only for a user's own history: a value for each name of `catalog.CLAIMS`."""
     seconds: float
     master: NotRequired[str]
     ingest: NotRequired[Ingest | None]
     ingest_error: NotRequired[str | None]
     phases: NotRequired[dict[str, float]]
-    """Spark's seconds: session, read, views, checks."""
+    """The seconds of Spark's phases: session, read, views, checks."""
 
 
 def none_yet(ids: list[str]) -> dict[str, Found]:

@@ -34,11 +34,9 @@ def run(
 ) -> Verdict:
     """Writes RUN/verdict.json and returns it.
 
-    With `ingest` and the Spark engine, Spark reads the run's topics itself, from `bootstrap` or
-    the cluster that run.json names: pass ingest=False where that cluster is gone, or another one
-    may stand in its place. Raises RunUnreadable, and SparkMissing or SparkFailed where Spark was
-    demanded.
-
+    With `ingest` and the Spark engine, Spark reads the run's topics itself, from `bootstrap` or the
+    cluster that run.json names: pass ingest=False if that cluster is gone, or another one may be at
+    its address.  Raises RunUnreadable, and SparkMissing or SparkFailed if Spark was demanded.
     """
     counts = tables.build(run_dir)
     progress(f"checking {counts['history']} lines of history")
@@ -66,7 +64,7 @@ def run(
             progress(note)
             verdict = about.verdict(by_duckdb, notes=[note])
         else:
-            if by_spark["ingest"]:  # there is more to look at than DuckDB saw
+            if by_spark["ingest"]:  # Spark has read records that DuckDB has not seen
                 by_duckdb = duck.run_checks(run_dir, examples)
             verdict = about.verdict(by_spark, by_duckdb)
             progress(_confirmed(by_spark, by_duckdb))
@@ -83,7 +81,7 @@ def _confirmed(by_spark: Results, by_duckdb: Results) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _About:
-    """The facts beside the checks that the verdict rests on."""
+    """The facts on which the verdict rests in addition to the checks."""
 
     run_dir: Path
     info: dict[str, Any]

@@ -1,5 +1,5 @@
-"""From the run's JSON lines to the tables of the checks: Parquet files in RUN/tables, written by
-DuckDB.
+"""Converts the run's JSON lines to the tables of the checks: Parquet files in RUN/tables, written
+by DuckDB.
 
 A million lines take DuckDB about a second, and Spark then reads columns instead of parsing text.
 Both engines read these same files, so they cannot disagree about what a line said.  A torn last
@@ -25,7 +25,7 @@ class RunUnreadable(Exception):
 
 
 def build(run: Path) -> dict[str, int]:
-    """Writes RUN/tables/*.parquet; the number of rows of each table."""
+    """Writes RUN/tables/*.parquet; returns the number of rows of each table."""
     if not (run / "history.jsonl").is_file():
         raise RunUnreadable(f"{run} holds no history.jsonl: name the folder of a run")
     target = run / FOLDER
@@ -51,7 +51,7 @@ def build(run: Path) -> dict[str, int]:
 
 
 def register(db: duckdb.DuckDBPyConnection, run: Path) -> None:
-    """The tables as DuckDB's, the consumed data too."""
+    """Makes the run's tables, and the consumed data, tables of this database."""
     for name in [*catalog.TABLES, "topics"]:
         path = run / FOLDER / f"{name}.parquet"
         db.execute(f"CREATE TEMP VIEW {name} AS SELECT * FROM read_parquet({_quoted(path)})")
@@ -99,7 +99,7 @@ def _nothing(columns: dict[str, str]) -> str:
 
 
 def _cut_torn_line(path: Path) -> None:
-    """A line without its end was never written whole: readers of JSON lines do not see it."""
+    """Cuts off a last line without a newline: it was never written whole."""
     with path.open("r+b") as file:
         size = file.seek(0, os.SEEK_END)
         end, step = size, 1 << 16

@@ -15,19 +15,19 @@ EXIT_CODES: dict[str, int] = {"valid": 0, "invalid": 1, "void": 2, "unknown": 2}
 class CheckOutcome:
     name: str
     status: Literal["passed", "idle", "violated", "void", "unknown"]
-    """idle: there was nothing to examine, and there did not have to be."""
+    """idle: there was nothing to examine, and none was required."""
     examined: int
     violations: int
     expected: int = 0
-    """Findings that the topic's promise allows (acks=1)."""
+    """The number of findings that the topic's promise allows (acks=1)."""
     counted: int = 0
-    """Findings that are counted, but no fault (duplicates without idempotence)."""
+    """The number of findings that are no fault (duplicates without idempotence)."""
     examples: list[str] = field(default_factory=list)
 
 
 @dataclass(slots=True)
 class Verdict:
-    """verdict.json."""
+    """The content of verdict.json."""
 
     verdict: Word
     seed: int | None
@@ -42,10 +42,10 @@ class Verdict:
     headline: str = ""
     """The run in one sentence."""
     longest_gap_ms: int | None = None
-    """The longest time between two acknowledgements that bind (acks=all)."""
+    """The longest time between two binding acknowledgements (acks=all)."""
     longest_while_well_ms: int | None = None
-    """The longest time from a write to an acknowledgement that binds, before the first fault and
-    from eight seconds after the last one on."""
+    """The longest time from a write to its binding acknowledgement before the first fault, and from
+    eight seconds after the last fault on."""
     engine: str = "duckdb"
     spark: dict[str, Any] | None = None
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 Progress = Callable[[str], None]
 HEAVY = ("C13", "C7", "G2", "C2", "C3", "T3", "C6", "C10", "C11", "C14", "C8", "C15")
-"""Begun first, so that none of them is left alone at the end."""
+"""The slowest checks.  They begin first, so that none of them runs alone at the end."""
 FACTS = "facts"
 
 
@@ -41,7 +41,7 @@ class Checks:
         self._seconds: dict[str, float] = {}
 
     def tell(self, step: Step) -> None:
-        """One line of a check that is done."""
+        """Prints one line about a check that is done."""
         if step.name not in self._names:
             return
         self._told += 1
@@ -83,7 +83,8 @@ def _facts(spark: SparkSession, query: str) -> list[dict[str, Any]]:
 
 
 def _describe(spark: SparkSession, pool: str, description: str) -> None:
-    """In Spark's UI, and for the scheduler: of the calling thread's jobs."""
+    """Labels the jobs of the calling thread: with a pool for Spark's scheduler, and with a
+    description for its UI."""
     spark.sparkContext.setLocalProperty("spark.scheduler.pool", pool)
     spark.sparkContext.setJobDescription(description)
 

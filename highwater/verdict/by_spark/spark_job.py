@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 CANNOT_BE_CHECKED = 3
 MARK = "verify: "
-"""Begins a line that tells how far the job is; the lines of the verdict have no mark."""
+"""Begins a line about the job's progress; the lines of the verdict have no mark."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -35,7 +35,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def in_session(name: str, job: Callable[[SparkSession], int], *refusals: type[Exception]) -> int:
-    """The job's exit code; CANNOT_BE_CHECKED, after one line, where it raises anything."""
+    """Runs a job; returns its exit code, or prints one line and returns CANNOT_BE_CHECKED if it
+    raises anything."""
     spark = spark_session.open_session(f"highwater-{name}")
     try:
         return job(spark)
@@ -73,7 +74,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 class Job:
-    """One call of it."""
+    """One call of the job."""
 
     def __init__(self, spark: SparkSession, args: argparse.Namespace, began: float) -> None:
         self.spark = spark
@@ -125,8 +126,8 @@ class Job:
     def _carry_out(
         self, run: spark_tables.Run, info: dict[str, object], checks: spark_engine.Checks
     ) -> None:
-        """All of it, and what it says on the way: `read` ends with the last table, `views` with
-        the last view, and checks may be done before that."""
+        """Makes tables and views, runs the checks, and reports its progress: the phase `read` ends
+        with the last table, `views` with the last view; some checks may end before that."""
         tables, views = spark_tables.table_steps(run, info), spark_tables.view_steps(run)
         left = {"read": {step.name for step in tables}, "views": {step.name for step in views}}
         for step in carry_out([*tables, *views, *checks.steps], run.shape.at_a_time):
@@ -157,10 +158,10 @@ class Job:
         return verdict.exit_code
 
     def _ingest(self, info: dict[str, object]) -> tuple[Ingest | None, str | None]:
-        """The records that were read, or the reason why there are none."""
+        """Reads the topics; returns the outcome, or the reason why there is none."""
         if not self.args.bootstrap:
             return None, None
-        import ingest  # beside verify.py: nothing else in it knows how topics are read
+        import ingest  # the file beside verify.py
 
         topics = self.args.topics.split(",") if self.args.topics else _topics(info)
         if not topics:

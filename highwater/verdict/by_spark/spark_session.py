@@ -1,10 +1,10 @@
 """A Spark session for the checks: quiet, and with settings that fit the data and the cores.
 
-What the user sets (--conf, spark-defaults.conf, --master) is never changed.  A run of chaos is
-small: Spark spends its time on planning, on starting tasks, and on compiling what runs once.  So
+What the user sets (--conf, spark-defaults.conf, --master) is never changed.  A chaos run is small:
+Spark spends its time on planning, on starting tasks, and on compiling code that runs once.  So
 below SMALL_BYTES every table is one partition (then no join, no group and no window moves data),
 nothing is compiled, plans are final, and as many checks are planned and run at a time as there are
-cores.  Above, data moves by hash over a few partitions a core, and compiled code pays.
+cores.  Above it, data is hashed over a few partitions for each core, and compiling pays.
 docs/spark.md has the figures.
 """
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 SMALL_BYTES: Final = 128 << 20
-"""Of JSON lines, some 300,000; columns in Parquet take about a tenth of it."""
+"""The size of a history in JSON, some 300,000 lines; as Parquet it has about a tenth of that."""
 PARQUET_SHRINKS: Final = 10
 MAX_AT_A_TIME: Final = 8
 
@@ -57,15 +57,15 @@ LARGE: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """How the checks are spread."""
+    """How the checks are spread over Spark's tasks."""
 
     small: bool
     partitions: int
-    """Of every shared view."""
+    """The partitions of every shared view."""
     at_a_time: int
-    """Checks that are planned and run side by side."""
+    """How many checks are planned and run side by side."""
     settings: dict[str, str]
-    """Spark's, where the user has not set them."""
+    """Settings of Spark, for those that the user has not set."""
 
 
 def shape_of(json_bytes: int, cores: int) -> Shape:
@@ -79,7 +79,7 @@ def shape_of(json_bytes: int, cores: int) -> Shape:
 
 
 def open_session(name: str) -> SparkSession:
-    """The session of this process, with no INFO on the way to it."""
+    """Opens the session of this process, without INFO lines on the way."""
     from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
@@ -101,8 +101,8 @@ def tune(spark: SparkSession, shape: Shape) -> None:
 
 
 def _hush(jvm: Any, conf: Any) -> None:
-    """Warnings and worse, from here on."""
-    conf._jconf.log()  # Spark loads its own configuration with its first logger, over any other
+    """Hides everything below a warning from here on."""
+    conf._jconf.log()  # with its first logger, Spark's own configuration would replace this one
     log4j = jvm.org.apache.logging.log4j
     log4j.core.config.Configurator.setRootLevel(log4j.Level.WARN)
     for name in QUIET:
@@ -122,7 +122,7 @@ def quiet(loggers: Sequence[str]) -> None:
 
 
 def _has_own_log4j(jvm: Any) -> bool:
-    """Whether the user brought a configuration of the log: its levels are theirs."""
+    """Whether the user has a log configuration of their own, whose levels then hold."""
     properties = ("log4j2.configurationFile", "log4j.configurationFile")
     if any(jvm.System.getProperty(name) for name in properties):
         return True

@@ -1,4 +1,4 @@
-"""Tables, views and checks as steps, each begun as soon as what it names is there.
+"""Carries out tables, views and checks as steps: each begins as soon as its inputs are there.
 
 A query of a small run keeps one core busy, and most of its time is planning; a query of a large one
 ends with a task that is longer than the others.  So several steps are at work at a time, and no
@@ -20,7 +20,7 @@ class Step:
     name: str
     work: Callable[[], None]
     queries: str = ""
-    """What it asks: it waits for the steps that stand behind FROM or JOIN."""
+    """Its SQL; it waits for the steps whose names follow FROM or JOIN."""
 
 
 class NeverReady(Exception):
@@ -28,10 +28,10 @@ class NeverReady(Exception):
 
 
 def carry_out(steps: Sequence[Step], at_a_time: int) -> Iterator[Step]:
-    """Does all of them, and gives each one when it is done.
+    """Carries out all steps, and yields each one when it is done.
 
-    Of those that can begin, the first one given begins first.  What a step raises is raised here,
-    and none is begun after it.
+    Of those that can begin, the first in the given order begins first.  What a step raises is
+    raised here, and no further step is begun.
     """
     names = {step.name for step in steps}
     waiting = [(step, _named(step.queries) & names - {step.name}) for step in steps]

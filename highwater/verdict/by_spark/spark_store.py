@@ -1,7 +1,7 @@
-"""Small files wherever Spark reads and writes: file:, hdfs:, s3a:, through Hadoop's FileSystem.
+"""Reads and writes small files wherever Spark can: file:, hdfs:, s3a:, through Hadoop's FileSystem.
 
-A path without a scheme is of the file system that Spark takes for its own (`fs.defaultFS`): on a
-machine without a cluster, of this machine, and relative to the working folder.
+A path without a scheme belongs to Spark's default file system (`fs.defaultFS`).  On a machine
+without a cluster that is the machine's own, and the path is relative to the working folder.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ if TYPE_CHECKING:
     T = TypeVar("T")
 
 TAIL_BYTES: Final = 1 << 20
-"""A line that was torn is looked for in the last MiB of a file."""
+"""How much of a file's end is searched for a torn line."""
 
 
 class StoreError(Exception):
-    """A path could not be read or written; one line that names it."""
+    """A path could not be read or written; the message is one line that names it."""
 
 
 class Store:
-    """Raises StoreError for everything but a file that is not there."""
+    """Accesses files; raises StoreError for every failure but a missing file."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._jvm: Any = spark.sparkContext._jvm
         self._hadoop: Any = spark.sparkContext._jsc.hadoopConfiguration()
 
     def modified_ms(self, path: str) -> int | None:
-        """None where there is no such file or folder."""
+        """When a path was modified; None if there is no such file or folder."""
         status = self._status(path)
         return None if status is None else int(status.getModificationTime())
 
@@ -40,7 +40,7 @@ class Store:
         return self._status(path) is not None
 
     def bytes_in(self, path: str) -> int:
-        """Of a file, or of all files in a folder; 0 where it is not there."""
+        """The size of a file, or of all files in a folder; 0 if there is none."""
         if not self.exists(path):
             return 0
         return self._try(path, lambda fs, p: int(fs.getContentSummary(p).getLength()))
@@ -50,7 +50,7 @@ class Store:
         return self._text(path, 0) if self.exists(path) else None
 
     def torn_end(self, path: str) -> str:
-        """The text behind the end of the last whole line: "" where the last line is whole."""
+        """The text after the last newline; "" if the last line is whole."""
         status = self._status(path)
         if status is None or status.isDirectory():
             return ""

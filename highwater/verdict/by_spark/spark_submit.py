@@ -50,8 +50,8 @@ QUICK_JAVA: Final = (
     "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:MetaspaceSize=256m -Xms1g -Xmn500m "
     "-XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
 )
-"""For what ends before Java's second compiler and its parallel collectors pay: memory that need not
-grow first, and no proof that the classes of Spark's own jars are well-formed."""
+"""Java's options for a job too short to profit from its second compiler and parallel collectors:
+memory that need not grow first, and no verification of the classes in Spark's own jars."""
 PINNED: Final = f"pyspark=={SPARK}"
 INSTALL: Final = f"install it beside Highwater: {install_hint('spark')} ({PINNED})"
 
@@ -84,7 +84,7 @@ class Spark:
             [str(Path(sys.executable).parent), env.get("PATH", os.defpath)]
         )
         env["SPARK_LOCAL_IP"] = (
-            "127.0.0.1"  # else a machine's odd host name keeps the driver from starting
+            "127.0.0.1"  # else a machine's odd host name may keep the driver from starting
         )
         return env
 
@@ -139,7 +139,7 @@ def connector_arguments(progress: Progress) -> list[str]:
         if shutil.which("mvn") is None:
             progress("Maven is not installed: Spark resolves its Kafka connector itself")
             packages = ",".join(":".join(one[:3]) for one in CONNECTOR)
-            # each one is named, so that nothing of what PySpark ships is fetched again
+            # each jar is named, so that none that PySpark ships is fetched again
             return ["--packages", packages, "--conf", f"spark.jars.ivy={cache_dir() / 'ivy'}"]
         progress(f"fetching Spark's Kafka connector by Maven, once, into {folder}")
         try:
@@ -160,10 +160,10 @@ def verify(
     progress: Progress = print,
     timeout_s: float = 1800,
 ) -> Results:
-    """spark/verify.py over a run whose tables are built: what it found, and how its own reading
-    went (`ingest` and `ingest_error` are always there).
+    """Runs spark/verify.py on a run whose tables are built; returns its findings, and the outcome
+    of its own reading (`ingest` and `ingest_error` are always there).
 
-    With `bootstrap` the topics are read first.  Raises SparkMissing or SparkFailed.
+    With `bootstrap` it reads the topics first.  Raises SparkMissing or SparkFailed.
     """
     spark = find(progress)
     out = run / "spark.json"
@@ -222,7 +222,8 @@ def submit(
     progress: Progress = print,
     timeout_s: float = 1800,
 ) -> None:
-    """Runs one job to its end; its output goes to the file `log`, its lines `verify: ...` on."""
+    """Runs one job to its end; its output goes to the file `log`, its lines `verify: ...` also to
+    `progress`."""
     command = [str(spark.home / "bin" / "spark-submit"), *options, *job]
     progress("starting Spark")
     log.unlink(missing_ok=True)
@@ -246,7 +247,7 @@ def submit(
 
 
 def end(child: Child) -> None:
-    """The job's whole process group: spark-submit starts Java, and Java starts Python."""
+    """Ends the job's whole process group: spark-submit starts Java, and Java starts Python."""
     if child.running:
         os.killpg(child.popen.pid, signal.SIGKILL)
         child.popen.wait()

@@ -1,8 +1,8 @@
 """A run's folder as Spark's tables, from any store, and the views on them.
 
-A table is read from RUN/tables/NAME.parquet (which `highwater verify` writes) where that is not
-older than the JSON lines it was made from, and has the columns of the catalog; else from the JSON
-lines.  Where it cannot be read there is a one-line error (RunDamaged), and no check quietly sees
+A table is read from RUN/tables/NAME.parquet (which `highwater verify` writes) if that is not older
+than the JSON lines from which it was made and has the columns of the catalog; else from the JSON
+lines.  If it cannot be read, there is a one-line error (RunDamaged), so that no check silently sees
 less.
 """
 
@@ -23,13 +23,14 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 DAMAGED: Final = "_damaged"
-"""Column of a line that is not JSON, or whose fields have other types."""
+"""The column for a line that is not JSON, or whose fields have wrong types."""
 
 BY_VALUE: Final = ("topic", "value")
 SORTED: Final = {"reads": BY_VALUE, "sends": BY_VALUE, "placed": BY_VALUE}
-"""Views whose rows are sorted, and in a large run spread, as most of the checks join them."""
+"""Views whose rows are sorted, and in a large run spread, by the columns by which most checks join
+them."""
 AS_MADE: Final = ("places",)
-"""Views that are spread by topic and partition, and sorted, as they are computed."""
+"""Views whose computation leaves them spread by topic and partition, and sorted."""
 
 
 class RunDamaged(Exception):
@@ -46,7 +47,7 @@ class Run:
     shape: Shape
     notes: list[str] = field(default_factory=list)
     rows: dict[str, int] = field(default_factory=dict)
-    """Of the tables in catalog.TABLES."""
+    """Table -> its number of rows, for those in catalog.TABLES."""
 
     def file(self, name: str) -> str:
         return f"{self.path}/{name}"
@@ -87,7 +88,7 @@ def read_faults(store: Store, run: str) -> list[dict[str, Any]]:
 
 
 def table_steps(run: Run, info: dict[str, Any]) -> list[Step]:
-    """They make the views `history`, `faults`, ..., `topics` and `consumed`."""
+    """The steps that make the views `history`, `faults`, ..., `topics` and `consumed`."""
 
     def registered(name: str) -> Callable[[], None]:
         file, columns = catalog.TABLES[name]
@@ -122,7 +123,7 @@ def _register_consumed(run: Run) -> None:
 
 
 def view_steps(run: Run, folder: Folder | None = None) -> list[Step]:
-    """The words of the checks, each computed once and kept; `folder` holds other SQL files."""
+    """The steps that compute and keep the views of the checks; `folder` holds other SQL files."""
 
     def kept(name: str, query: str) -> Callable[[], None]:
         def work() -> None:
@@ -137,7 +138,7 @@ def view_steps(run: Run, folder: Folder | None = None) -> list[Step]:
 def few_rows(
     spark: SparkSession, name: str, columns: dict[str, str], rows: Sequence[tuple[object, ...]]
 ) -> None:
-    """A view of these rows: not createDataFrame, which starts a Python worker for a handful."""
+    """Makes a view of a few rows, without createDataFrame, which would start a Python worker."""
     if not rows:
         _empty(spark, name, columns)
         return
@@ -163,7 +164,7 @@ def _register_table(run: Run, name: str, file: str, columns: dict[str, str]) -> 
 def _columns(
     run: Run, path: str, columns: dict[str, str], instead: str | None = None
 ) -> DataFrame | None:
-    """Parquet that has the catalog's columns; None where `instead` is to be read."""
+    """The Parquet at `path`, with the catalog's columns; None if `instead` must be read."""
     from pyspark.errors import AnalysisException
 
     try:
@@ -184,7 +185,7 @@ def _columns(
 
 
 def _keep_lines(run: Run, name: str, file: str, columns: dict[str, str]) -> int:
-    """JSON lines; a torn last line is left out, any other damage is an error."""
+    """Reads and keeps JSON lines; leaves out a torn last line, and raises for any other damage."""
     from pyspark.sql import functions as F
 
     schema = f"{catalog.ddl(columns)}, `{DAMAGED}` STRING"
@@ -197,14 +198,15 @@ def _keep_lines(run: Run, name: str, file: str, columns: dict[str, str]) -> int:
         told = "1 line is" if damaged == 1 else f"{damaged:,} lines are"
         raise RunDamaged(f"{file}: {told} not as it should be: {example[:200]}")
     whole = alone(run.spark, found).where(f"{DAMAGED} IS NULL").drop(DAMAGED)
-    if torn and not damaged:  # whole as JSON, and yet cut off: `highwater verify` drops it too
+    if torn and not damaged:  # valid JSON without a newline: `highwater verify` drops it, too
         whole = whole.where(F.col("index") != json.loads(torn)["index"])
     whole.createOrReplaceTempView(name)
     return lines - (1 if torn else 0)
 
 
 def keep(run: Run, name: str, found: DataFrame | None) -> int:
-    """Computes it once; a view that is empty is known to be so, which shortens plans upon it."""
+    """Computes a view once and keeps it; returns its rows.  An empty view is replaced by one that
+    Spark knows to be empty, which shortens the plans that use it."""
     assert found is not None
     kept = _laid_out(run, name, found).persist()
     rows = int(kept.count())
@@ -217,7 +219,8 @@ def keep(run: Run, name: str, found: DataFrame | None) -> int:
 
 
 def _read_again(run: Run, name: str, columns: DataFrame) -> int:
-    """Large Parquet: each query reads what it needs of it, which costs less than to keep it all."""
+    """Makes a view on large Parquet, which is not kept: it costs less if each query reads only what
+    it needs."""
     rows = int(columns.count())
     if rows:
         columns.createOrReplaceTempView(name)
@@ -227,19 +230,19 @@ def _read_again(run: Run, name: str, columns: DataFrame) -> int:
 
 
 def alone(spark: SparkSession, kept: DataFrame) -> DataFrame:
-    """Rows that are kept, without the query that made them.
+    """The kept rows without the query that made them.
 
-    Views stand upon views, so each query would be analysed, and told to Spark's listeners, with
-    all that any of them is made of, only for Spark to put what is kept in their place.  Lost rows
-    are still computed again: that is the RDDs' business.  PySpark has no name for it, so with a
-    Spark that has not this class either, the rows stay with their query.
+    Views are built upon views.  So each query would be analysed, and reported to Spark's listeners,
+    with the queries of all views below it, only for Spark to replace those by what is kept.  Rows
+    that get lost are still computed again, by the RDDs.  PySpark has no API for this; with a Spark
+    that lacks the class, too, the rows stay with their query.
     """
     from py4j.protocol import Py4JError  # type: ignore[import-untyped]
     from pyspark.sql import DataFrame
 
     jvm: Any = spark.sparkContext._jvm
     session: Any = spark._jsparkSession
-    # with columns of its own: those of the query's may stand in other views as well
+    # it needs columns of its own, because the query's columns may appear in other views as well
     try:
         plan = kept._jdf.queryExecution().withCachedData().newInstance()
         rows = jvm.org.apache.spark.sql.classic.Dataset.ofRows(session, plan)

@@ -46,7 +46,7 @@ def gather(run: Path) -> ReportData:
     spans = members_spans(run, origin, seconds)
     for rows in (spans["leaders"], spans["isrs"]):
         for name in [n for n in rows if n.rpartition("-")[0] not in topics]:
-            del rows[name]  # of the groups' offsets: too many rows to be read
+            del rows[name]  # a partition of __consumer_offsets: too many rows for a reader
     operations = {
         f"sent to {about['input']}": last["sent"],
         "acknowledged": last["acknowledged"],
@@ -71,8 +71,8 @@ def gather(run: Path) -> ReportData:
 
 
 def _flow(lines: list[dict[str, Any]], origin: int, seconds: float, source: str, to: str) -> Flow:
-    """Each line counts from the beginning; what it adds is spread over the bins since the line
-    before it."""
+    """Records a second, from lines that count from the beginning: what a line adds is spread over
+    the bins since the line before it."""
     flow = Flow(source, to, seconds / BINS)
     for before, line in itertools.pairwise(lines):
         first, last = (

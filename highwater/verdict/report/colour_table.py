@@ -18,7 +18,7 @@ COLOURS = {
 
 
 def verdict_table(verdict: Judged) -> Table:
-    """Each check: what it examined, what it found."""
+    """A row for each check: what it examined, and what it found."""
     word, by_whom = title(verdict)
     table = Table(title=f"[{COLOURS[word]}]{word}[/]  {by_whom}", title_justify="left")
     for header in HEADERS:

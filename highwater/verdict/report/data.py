@@ -31,7 +31,7 @@ class Rates:
     unknown: list[float] = field(default_factory=lambda: [0.0] * BINS)
     failed: list[float] = field(default_factory=lambda: [0.0] * BINS)
     polled: list[float] = field(default_factory=lambda: [0.0] * BINS)
-    """Records read while faults were active, without the full read at the end."""
+    """Records read, without those of the full read at the end."""
     latency_ms: list[float | None] = field(default_factory=lambda: [None] * BINS)
     """The p99 of the binding acknowledgements' latency."""
 
@@ -45,7 +45,7 @@ class Flow:
     seconds: float
     acknowledged: list[float] = field(default_factory=lambda: [0.0] * BINS)
     came: list[float] = field(default_factory=lambda: [0.0] * BINS)
-    """Outputs of ids that had not come out before."""
+    """Outputs whose id had not come out before."""
     again: list[float] = field(default_factory=lambda: [0.0] * BINS)
 
 
@@ -98,7 +98,7 @@ class ReportData:
     clients: list[tuple[str, int, int, int]]
     """(library, records acknowledged, of unknown outcome, read)."""
     flow: Flow | None = None
-    """Of an application's run, whose history has no operations."""
+    """Only for an application's run, whose history has no operations."""
 
     def members(self) -> list[str]:
         """The members: ZooKeeper and the application's copies first, then the brokers."""
@@ -152,7 +152,7 @@ def faults_of(run: Path, origin: int) -> list[Fault]:
 
 
 def members_spans(run: Path, origin: int, seconds: float) -> dict[str, Any]:
-    """The fields of ReportData that the witness and the processes tell."""
+    """The fields of ReportData that come from the witness and the processes."""
     witnessed = json_lines(run / "witness.jsonl")
     lives = [{**line, "what": "process"} for line in json_lines(run / PROCESSES)]
     return {

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 MOST_OF_A_RULE: Final = 20
-"""Alarms of one rule and topic that are told; later ones say nothing new."""
+"""How many alarms of one rule and topic are reported; later ones say nothing new."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,7 +26,7 @@ class Alarm:
 
     @property
     def id(self) -> str:
-        """Equal for the same alarm of a computation that is done again."""
+        """An id that stays the same if the alarm is computed again."""
         return f"{self.rule}|{self.topic}|{self.partition}|{self.offset}|{self.detail}"
 
     def as_json(self) -> dict[str, Any]:
@@ -34,7 +34,7 @@ class Alarm:
 
 
 class Told:
-    """Keeps the alarms of a rule to MOST_OF_A_RULE."""
+    """The alarms so far, at most MOST_OF_A_RULE of each rule."""
 
     def __init__(self, counts: dict[str, int] | None = None) -> None:
         self.counts = counts or {}

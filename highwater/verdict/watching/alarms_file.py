@@ -1,5 +1,5 @@
-"""alarms.jsonl: each alarm once, whatever is computed again after a restart.  Pure but for the
-file."""
+"""Writes alarms.jsonl: each alarm once, even if it is computed again after a restart.  Pure but for
+the file."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 
 class AlarmsFile:
-    """Spark gives a batch's rows at least once; an alarm's id makes that once."""
+    """Spark delivers a batch's rows at least once; by its id, an alarm is written only once."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -18,7 +18,8 @@ class AlarmsFile:
         _cut_torn_line(path)
 
     def add(self, alarm: dict[str, Any]) -> dict[str, Any] | None:
-        """Writes it, with the seconds since its record; None where it is there already."""
+        """Writes an alarm with the seconds since its record, and returns it; None if the file has
+        it already."""
         if alarm["id"] in self.ids:
             return None
         self.ids.add(alarm["id"])
@@ -32,7 +33,7 @@ class AlarmsFile:
 
 
 def read_alarms(path: Path) -> list[dict[str, Any]]:
-    """The whole lines of it; none where there is no file."""
+    """The whole lines of the file; none if there is no file."""
     if not path.exists():
         return []
     text = path.read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Which machine a line of the history goes to.  Pure."""
+"""Decides to which machines a line of the history goes.  Pure."""
 
 from __future__ import annotations
 

@@ -3,15 +3,15 @@
     history.jsonl --pieces--> Spark's file source  --foreachBatch--> machines --> alarms.jsonl,
     topics        ----------> Spark's Kafka source --foreachBatch--> machines     terminal
 
-Theory of operation.  Spark says in its checkpoint what a batch is, so that a batch that comes again
-after a restart is the same one; `machines` keep in one file their state and which batches are in
-it.  The machines are in the driver: a rule needs a topic's lines in their order, and what one
-process can judge is far more than one cluster's clients on this machine write.  The streams are
-two, so that brokers that are away hold up no line of the history; a stream that ended because of
-them is started again.
+Theory of operation.  Spark's checkpoint defines the content of each batch, so a batch that comes
+again after a restart is the same one; `machines` keep in one file their state and which batches are
+in it.  The machines are in the driver: a rule needs a topic's lines in order, and one process can
+judge far more than one cluster's clients on this machine write.  There are two streams, so that
+brokers that are away delay no line of the history; a stream that ended because of them is started
+again.
 
-"Unseen for N seconds" is a matter of the wall clock as long as the history's stream keeps up: after
-a restart, and behind a backlog, what has not been read yet is not unseen.
+"Unseen for N seconds" is judged by the wall clock only while the history's stream keeps up: after a
+restart, and behind a backlog, a record that has not been read yet is not unseen.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ if TYPE_CHECKING:
 
 MARK: Final = "watch: "
 HISTORY, TOPICS = "history", "topics"
-"""The streams."""
+"""The names of the streams."""
 TELL_EVERY_S: Final = 10.0
 RESTART_S: Final = 120.0
-"""A stream of topics that failed is started again, until it has failed for so long."""
+"""How long a stream of topics may fail and is started again."""
 LOOK_EVERY_S: Final = 1.0
 LATE_S: Final = 10
 DRAIN_S: Final = 60.0
@@ -53,12 +53,12 @@ INTERRUPTED: Final = (
     "org.apache.spark.sql.kafka010",
     "org.apache.spark.sql.execution.streaming.MicroBatchExecution",
 )
-"""Loggers that tell at length of streams that are stopped, late, or without their brokers."""
+"""Loggers that write at length about streams that are stopped, late, or without their brokers."""
 PLAIN_FILES: Final = {
     "fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
     "fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs",
 }
-"""No second file of checksums beside each small one: for each, Hadoop starts a chmod."""
+"""Avoids a checksum file beside each small file, for each of which Hadoop would start a chmod."""
 SETTINGS: Final = {
     "spark.sql.shuffle.partitions": "1",
     "spark.sql.adaptive.enabled": "false",
@@ -68,11 +68,11 @@ SETTINGS: Final = {
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
     "spark.sql.streaming.numRecentProgressUpdates": "5",
 }
-"""Where the user has not set them: batches are many and small."""
+"""Settings that the user has not set, for many small batches."""
 
 
 class CannotWatch(Exception):
-    """RUN is not as it has to be, or a stream cannot go on: one line."""
+    """RUN is not as it must be, or a stream cannot go on; the message is one line."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -111,7 +111,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _run_info(folder: Path) -> dict[str, Any]:
-    """run.json; nothing for a history of one's own."""
+    """run.json; empty for a user's own history."""
     if not folder.is_dir():
         raise CannotWatch(f"{folder} is no folder on this machine")
     path = folder / "run.json"
@@ -127,7 +127,7 @@ def _run_info(folder: Path) -> dict[str, Any]:
 
 
 class Watch:
-    """One call of it."""
+    """One call of the job."""
 
     def __init__(self, spark: SparkSession, args: argparse.Namespace, info: dict[str, Any]) -> None:
         self.spark, self.args, self.info = spark, args, info
@@ -146,17 +146,17 @@ class Watch:
         self.alarms = AlarmsFile(self.state / "alarms.jsonl")
         self.pieces = Pieces(self.folder / "history.jsonl", self.state)
         self.lock = threading.Lock()
-        """The two streams' batches and the wall clock take turns with the machines."""
+        """Held by whatever uses the machines: a batch of either stream, or the wall clock."""
         self.broken = 0
         self.warm = False
         """Whether the history's stream has had a batch since the start."""
         self.history: Any = None
         self.lengths: deque[int] = deque(maxlen=LATE_S)
-        """Of the history, at each of the last looks."""
+        """The length of the history at each of the last looks."""
         self.looked_at = 0.0
         self.bytes = 0
         self.took: dict[str, float] = {}
-        """Seconds of the history's last batch, by what they went to."""
+        """The history's last batch: what it did -> the seconds that this took."""
         self.failing_since: float | None = None
         self.began = self.told_at = time.monotonic()
 
@@ -193,7 +193,7 @@ class Watch:
         finally:
             self.pieces.close()
         self._tell()
-        return 1 if self.alarms.ids else 0  # also for those of an earlier start
+        return 1 if self.alarms.ids else 0  # alarms of an earlier start count, too
 
     # --- the streams
 
@@ -210,7 +210,7 @@ class Watch:
         return (
             self.spark.readStream.format("binaryFile")
             .schema("path STRING, modificationTime TIMESTAMP, length BIGINT, content BINARY")
-            .option("maxFilesPerTrigger", str(AT_ONCE))  # all that wait, so that none falls behind
+            .option("maxFilesPerTrigger", str(AT_ONCE))  # all waiting pieces, so as to keep up
             .option("cleanSource", "delete")
             .load(str(self.pieces.folder))
             .select("path", "content")
@@ -225,7 +225,7 @@ class Watch:
             .option("subscribe", ",".join(topics))
             .option("startingOffsets", "earliest")
             .option("maxOffsetsPerTrigger", "100000")
-            .option("failOnDataLoss", "false")  # the rules say what is lost
+            .option("failOnDataLoss", "false")  # the rules find what is lost
             .option("kafka.isolation.level", "read_uncommitted")
             .option("kafka.request.timeout.ms", "5000")
             .option("kafka.default.api.timeout.ms", "10000")
@@ -267,7 +267,7 @@ class Watch:
             if stream == TOPICS:
                 self.failing_since = None
             if number <= self.machines.batches.get(stream, -1):
-                return  # it came before the restart, and is in the state
+                return  # the batch came before the restart, and is in the state
             bad, began = self.machines.bad_lines, time.monotonic()
             take(wall_ms())
             if self.machines.bad_lines > bad:
@@ -301,7 +301,8 @@ class Watch:
     # --- the clock
 
     def _look(self) -> None:
-        """Tells what is unseen for too long, where nothing older than LATE_S is to be read."""
+        """Raises alarms for what is unseen for too long, unless lines older than LATE_S are still
+        to be read."""
         now = time.monotonic()
         if now - self.looked_at >= LOOK_EVERY_S:
             self.looked_at = now
@@ -348,7 +349,7 @@ class Watch:
 
 
 def _of_batch(stream: Any, took: dict[str, float]) -> str:
-    """Where the seconds of the history's last batch went; what is Spark's own is all the rest."""
+    """A text on where the seconds of the history's last batch went; the rest is Spark's own."""
     progress = stream.lastProgress if stream is not None else None
     whole = progress["durationMs"].get("triggerExecution") if progress is not None else None
     if whole is None:

@@ -1,7 +1,7 @@
 """All machines of a watch, and their state on disk.
 
-A batch of a stream comes at least once.  `batches` says which one of each stream is in the state,
-and both are one file, so that a batch that comes again after a restart changes nothing.
+A stream delivers each batch at least once.  `batches` has the last batch of each stream that is in
+the state; both are in one file, so that a batch that comes again after a restart changes nothing.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Record(NamedTuple):
 
 @dataclass(frozen=True)
 class Promises:
-    """The run's promises, by which the machines judge it."""
+    """The run's promises, which the machines check."""
 
     unseen_s: float = 60.0
     horizon_s: float = 60.0
@@ -44,7 +44,7 @@ class Promises:
 
 
 class StateDamaged(Exception):
-    """The state on disk is of another version, or torn; one line."""
+    """The state on disk is of another version, or torn; the message is one line."""
 
 
 class Machines:
@@ -55,9 +55,9 @@ class Machines:
             unseen_s=promises.unseen_s, horizon_s=promises.horizon_s
         )
         self.batches: dict[str, int] = {}
-        """Stream -> its last batch that is in here."""
+        """Stream -> its last batch that is in this state."""
         self.position = 0
-        """The bytes of the history that are in here."""
+        """How many bytes of the history are in this state."""
         self.lines = self.records = self.bad_lines = 0
 
     def topic(self, name: str) -> TopicWatch:
@@ -100,24 +100,24 @@ class Machines:
             )
 
     def due(self, now_ms: int) -> None:
-        """Tells what waited for its time: what is not read by now is unseen."""
+        """Raises the alarms whose time has come: a record that was not read by now is unseen."""
         for topic in self.topics.values():
             topic.due(now_ms)
         self.transactions.due(now_ms)
 
     def forget(self) -> None:
-        """Forgets what is beyond the horizon."""
+        """Forgets everything older than the horizon."""
         for topic in self.topics.values():
             topic.forget()
         self.transactions.forget()
 
     def alarms(self) -> list[Alarm]:
-        """Those since the last call."""
+        """The alarms since the last call."""
         of_topics = [alarm for topic in self.topics.values() for alarm in topic.told.take()]
         return of_topics + self.transactions.told.take()
 
     def save(self, path: Path) -> int:
-        """Writes the state whole, in the place of an older one; gives its bytes."""
+        """Replaces the state on disk, whole or not at all; returns its size in bytes."""
         state = (
             VERSION,
             self.batches,
@@ -132,7 +132,7 @@ class Machines:
         return len(data)
 
     def load(self, path: Path) -> None:
-        """Reads what `save` wrote; nothing where there is no such file."""
+        """Reads what `save` wrote; does nothing if there is no such file."""
         if not path.exists():
             return
         try:

@@ -1,7 +1,7 @@
 """The newest offsets of one partition: the value at each, and the witnesses of it.
 
 Offsets are dense, so an entry is eight bytes of a value's hash, two of its key's, and one of flags.
-What is older than the horizon is cut off in front.  Pure.
+Entries older than the horizon are cut off in front.  Pure.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from typing import Any, Final
 from zlib import crc32
 
 ACKED, READ, CAUGHT, PASSED, PASSED_BY_READER, STRICT = 1, 2, 4, 8, 16, 32
-"""Flags of an offset: it was acknowledged bindingly; a client read it; the independent reader read
-it; a client, the independent reader went past it; its value may stand nowhere else."""
+"""Flags of an offset: it has a binding acknowledgement; a client read it; the independent reader
+read it; a client went past it; the independent reader did; its value may be at no other offset."""
 SEEN: Final = READ | CAUGHT
 SLACK: Final = 10_000
-"""Offsets before the first one that are still expected: answers come in any order."""
+"""How far below the first offset others may still come: answers come in any order."""
 MOST: Final = 1_000_000
-"""Entries of a partition, whatever the horizon."""
+"""The most entries of a partition, whatever the horizon."""
 
 
 def digest(value: str | None) -> int:
@@ -41,18 +41,18 @@ class PartitionLog:
         self.place_of: dict[int, int] = {}
         """Hash -> the offset where it was first seen."""
         self.marks: list[tuple[int, int]] = []
-        """(time, the end then), rising: where to cut."""
+        """(time, the end at that time), rising; they say where to cut."""
 
     @property
     def end(self) -> int:
         return (self.base or 0) + len(self.hashes)
 
     def holds(self, offset: int) -> bool:
-        """Whether the offset is remembered, or may be from now on."""
+        """Whether the offset has an entry, or may get one."""
         return self.base is None or offset >= self.base
 
     def index(self, offset: int) -> int:
-        """Where `offset` stands in `hashes` and `flags`; it must not lie below `base`."""
+        """The index of `offset`, which must not be below `base`, in `hashes` and `flags`."""
         if self.base is None or offset - self.end > MOST:
             self._begin(max(0, offset - SLACK))
         assert self.base is not None
@@ -78,7 +78,7 @@ class PartitionLog:
         return bool(self.flags_at(self.place_of.get(hash_, -1)) & ACKED)
 
     def mark(self, now_ns: int, horizon_ns: int) -> None:
-        """Notes the end at this time, and forgets what was there before the horizon."""
+        """Notes the end at this time, and forgets the entries older than the horizon."""
         if self.base is None:
             return
         if not self.marks or self.marks[-1][0] + horizon_ns // 20 < now_ns:

@@ -1,10 +1,10 @@
-"""A history that is being written, in pieces that a stream can take.
+"""Cuts a history that is being written into pieces that a stream can take.
 
 Spark's file source takes a file once, and does not see what is appended to it later.  So a thread
 of the driver copies what is new, up to the last whole line, into a folder of small files, each
-moved there whole, and the stream deletes those that it has done with.  The next piece begins where
-the newest one ended: its name says where, and the file `position` once it has been deleted.  A
-history that is written in pieces by others can be watched as well, in any store.
+moved there whole, and the stream deletes those that it has finished.  The next piece begins where
+the newest one ended: that one's name says where, or, once it has been deleted, the file `position`.
+A history that others write in pieces can be watched as well, in any store.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Final
 
 MOST: Final = 1 << 20
-"""Bytes of a piece."""
+"""The most bytes of a piece."""
 AT_ONCE: Final = 64
-"""Pieces that wait for the stream; no more are made until it has taken some."""
+"""How many pieces may wait for the stream; no more are made until it has taken some."""
 EVERY_S: Final = 0.2
 
 
@@ -41,7 +41,7 @@ class Pieces:
         return max(ends, default=0)
 
     def start(self) -> None:
-        """Begins with a piece of nothing: the stream's first batch is slow, and better now."""
+        """Begins with an empty piece, so that the stream's slow first batch is over early."""
         self._move(f"{self.position:015d}-{self.position:015d}-{time.time_ns()}", b"\n")
         self._thread.start()
 
@@ -61,7 +61,7 @@ class Pieces:
             self._stopping.wait(EVERY_S)
 
     def cut(self) -> bool:
-        """Makes one piece of what is new; whether there was something, and room for it."""
+        """Makes one piece of what is new; returns False if there is nothing, or no room for it."""
         if len(os.listdir(self.folder)) >= AT_ONCE:
             return False
         try:
@@ -79,13 +79,13 @@ class Pieces:
         return True
 
     def _move(self, name: str, data: bytes) -> None:
-        hidden = self.folder / f".{name}.jsonl"  # Spark passes over names that begin with a dot
+        hidden = self.folder / f".{name}.jsonl"  # Spark ignores names that begin with a dot
         hidden.write_bytes(data)
         os.replace(hidden, self.folder / f"{name}.jsonl")
 
 
 def end_of(piece: str) -> int:
-    """Where a piece ends in the history, by its path."""
+    """The position in the history at which a piece ends, from its path."""
     return int(Path(piece).stem.split("-")[1])
 
 

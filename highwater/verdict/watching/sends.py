@@ -1,5 +1,5 @@
-"""The sends of one topic that the watch still needs: those under way, and those that ended without
-a place.  Pure."""
+"""The sends of one topic that the watch still needs: those in flight, and those that ended without
+a place (a partition and offset).  Pure."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from dataclasses import astuple, dataclass
 from typing import Any, Final
 
 KEPT_WITHOUT_A_PLACE: Final = 200_000
-"""Sends that were not acknowledged bindingly: any of them may still appear."""
+"""How many sends without a binding acknowledgement are kept: any of them may still appear."""
 NEIGHBOURS: Final = 512
-"""Of a producer's acknowledged sends in a partition, how many are compared with a new one."""
+"""With how many of a producer's acknowledged sends in a partition a new one is compared."""
 SETTLED_NS: Final = 2_000_000_000
-"""Lines of different processes are in the order of their times after this."""
+"""After this time, no line of another process with an earlier time will come any more."""
 
 
 @dataclass(slots=True)
@@ -26,17 +26,17 @@ class Send:
     idempotent: bool
     in_order: bool
     partition: int | None
-    """The one that the client asked for."""
+    """The partition that the client requested."""
     known: int
-    """The highest offset of that partition that was acknowledged before the send began, or -1."""
+    """The highest offset acknowledged in that partition before the send began, or -1."""
     key: int
     repeated: bool = False
-    """The application attempted this value more than once."""
+    """Whether the application attempted this value more than once."""
 
     @property
     def strict(self) -> bool:
-        """Whether a second copy of the value breaks a promise.  librdkafka's copies under a raised
-        epoch (C2 in docs/rules.md) can only be told from others by producer epochs."""
+        """Whether a second copy of the value breaks a promise.  A copy that librdkafka makes under
+        a raised epoch does not (C2 in docs/rules.md), but only producer epochs distinguish it."""
         return self.idempotent and not self.repeated and self.client != "confluent-kafka"
 
 
@@ -49,7 +49,7 @@ class Acknowledged:
 
     def add(self, t_ns: int, offset: int) -> None:
         at = bisect_left(self.times, t_ns)
-        if at < len(self.times):  # an earlier time came late: what was known later stays right
+        if at < len(self.times):  # it came late: the entries for later times stay right
             for later in range(at, len(self.times)):
                 self.highest[later] = max(self.highest[later], offset)
         below = self.highest[at - 1] if at else -1
@@ -83,7 +83,7 @@ class Order:
         elif at + 1 < len(self.pairs) and self.pairs[at + 1][1] < offset:
             wrong = (offset, self.pairs[at + 1][1])
         if wrong is not None:
-            del self.pairs[at]  # told once, and not again with each neighbour
+            del self.pairs[at]  # report it once, and not again with each neighbour
         elif len(self.pairs) > 2 * NEIGHBOURS:
             del self.pairs[:NEIGHBOURS]
         return wrong
@@ -93,12 +93,12 @@ class Sends:
     def __init__(self) -> None:
         self.count = 0
         self.open: dict[tuple[int, int], Send] = {}
-        """(Operation, hash): one operation may send several values."""
+        """(Operation, hash) -> the send; one operation may send several values."""
         self.open_by_hash: dict[int, int] = {}
         self.placeless: dict[int, tuple[Send, int, bool]] = {}
         """Hash -> (the send, when it ended, whether it failed for certain)."""
         self.forgot = False
-        """Whether one without a place was forgotten for the number of them."""
+        """Whether a send without a place was forgotten because there were too many."""
 
     def begin(self, op: int, send: Send) -> None:
         self.count += 1
@@ -124,7 +124,7 @@ class Sends:
             self.forgot = True
 
     def of(self, hash_: int) -> Send | None:
-        """The send of this content, where it is under way or ended without a place."""
+        """The send of this content, if it is in flight or ended without a place."""
         op = self.open_by_hash.get(hash_)
         if op is not None:
             return self.open[op, hash_]

@@ -2,11 +2,11 @@
 
 The machine gets the history's lines of its topic in the order of their times, and the records that
 an independent reader found (under read_uncommitted, each partition in the order of its offsets).
-It keeps what is newer than the horizon, and says nothing of anything older: a rule is told late or
-never, not wrongly.  Pure: `now_ms` is the time of the batch.
+It keeps what is newer than the horizon, and says nothing about anything older: an alarm may come
+late or never, but not wrongly.  Pure: `now_ms` is the time of the batch.
 
     C1   two witnesses disagree about an offset        C10  order of a producer's sends
-    C2   a value stands at two offsets                 C11  real-time order
+    C2   a value is at two offsets                     C11  real-time order
     C3   a reader went past an acknowledged record     C12  one offset was acknowledged twice
     C4   acknowledged, and unseen for N seconds        C15  was read, and the independent reader
     C6   read, although its send failed                     does not find it
@@ -38,7 +38,7 @@ from highwater.verdict.watching.sends import Acknowledged, Order, Send, Sends
 VERSION: Final = 1
 READER: Final = "the independent reader"
 PLACELESS_HORIZONS: Final = 10
-"""A send of unknown outcome is kept for so many horizons."""
+"""For how many horizons a send of unknown outcome is kept."""
 
 
 class TopicWatch:
@@ -51,8 +51,8 @@ class TopicWatch:
         unclean: bool = False,
         compacted: bool = False,
     ) -> None:
-        """`unclean`: unclean elections are allowed, so nothing binds; `compacted`: offsets may be
-        gone by right."""
+        """`unclean`: unclean elections are allowed, so no acknowledgement binds; `compacted`:
+        records may be gone rightly."""
         self.topic = topic
         self.unseen_ms = int(unseen_s * 1000)
         self.horizon_ns = int(horizon_s * 1e9)
@@ -103,7 +103,7 @@ class TopicWatch:
         self.now_ms = now_ms
         last = self.reader.get(partition, -1)
         if offset <= last:
-            return  # read again after a restart
+            return  # it is read a second time, after a restart
         self.reader[partition] = offset
         log = self.logs.setdefault(partition, PartitionLog())
         if last >= 0:
@@ -112,7 +112,7 @@ class TopicWatch:
         self._seen(log, partition, offset, what, CAUGHT, READER, {"t_ms": t_ms})
 
     def due(self, now_ms: int) -> None:
-        """Tells what waited for its time."""
+        """Raises the alarms whose time has come."""
         self.now_ms = now_ms
         for place in [place for place, what in self.unseen.items() if what[0] <= now_ms]:
             _, t_ns, process = self.unseen.pop(place)
@@ -153,7 +153,7 @@ class TopicWatch:
     def _end(self, line: Mapping[str, Any], type_: str) -> None:
         send = self.sends.end(int(line["op"]), digest(line.get("value")))
         if send is None:
-            return  # it began before the horizon
+            return  # the send began before the horizon
         t_ns = int(line["t_ns"])
         offset = line.get("offset")
         partition = line.get("partition", send.partition)
@@ -191,8 +191,8 @@ class TopicWatch:
             self.unseen[partition, offset] = (self.now_ms + self.unseen_ms, t_ns, send.process)
 
     def _as_sent(self, send: Send, partition: int, offset: int, when: dict[str, Any]) -> None:
-        """A record has its place: is it the one that its producer asked for, and behind all that
-        was acknowledged before?"""
+        """A record's place is known: checks that its producer requested this partition, and that
+        the offset is behind all those acknowledged before the send."""
         if send.partition is None or send.repeated:
             return
         if partition != send.partition:
@@ -265,7 +265,7 @@ class TopicWatch:
         process: str,
         when: dict[str, Any],
     ) -> None:
-        """A witness says that a value and its key, by their digests, stand at `offset`."""
+        """A witness has seen a value and its key, given by their digests, at `offset`."""
         hash_, key = what
         at = log.index(offset)
         there, flags = log.hashes[at], log.flags[at]
@@ -302,7 +302,7 @@ class TopicWatch:
         who: str,
         when: dict[str, Any],
     ) -> None:
-        """`who` read `last`, and then `offset`: nothing that exists may lie between."""
+        """`who` read `last` and then `offset`: checks that no existing record lies between."""
         if self.holes or log.base is None:
             return
         when = {"process": who, **when}
@@ -324,7 +324,7 @@ class TopicWatch:
     # --- what is kept
 
     def forget(self) -> None:
-        """Forgets what is beyond the horizon."""
+        """Forgets everything older than the horizon."""
         now_ns = self.now_ns or self.now_ms * 1_000_000
         for log in self.logs.values():
             log.mark(now_ns, self.horizon_ns)

@@ -3,9 +3,9 @@
 The machine gets, in the order of their times, the history's lines that name a transaction, and
 those of reads under read_committed.  Pure: `now_ms` is the time of the batch.
 
-    T3   a read under read_committed shows a record before its transaction's commit was asked for,
-         or leaves out a record of a committed transaction; or a part of one is shown, and the rest
-         does not follow within N seconds
+    T3   a read under read_committed shows a record before its transaction's commit was requested,
+         or leaves out a record of a committed transaction; or part of a transaction is shown, and
+         the rest does not follow within N seconds
     T4   what is shown of a transaction that moves money does not sum to zero; or a producer
          committed although another one had taken over its transactional id
     C6   a read under read_committed shows a record of a transaction that was aborted
@@ -24,28 +24,29 @@ from highwater.verdict.watching.partition_log import digest
 VERSION: Final = 1
 COMMITTED: Final = "read_committed"
 MOST_SKIPPED: Final = 10_000
-"""Offsets that one step of a reader may leave out and that are looked at."""
+"""How many of the offsets that one step of a reader leaves out are examined."""
 Place = tuple[str, int, int]
-"""Topic, partition, offset."""
+"""(topic, partition, offset)"""
 
 
 @dataclass(slots=True)
 class Transaction:
     process: str = ""
     commit_ns: int | None = None
-    """When the commit was asked for, first."""
+    """When the commit was requested for the first time."""
     fate: str = "open"
     """open, committed, aborted, unknown"""
     last_ns: int = 0
     acked: dict[Place, int] = field(default_factory=dict)
     """The places of its records -> the amounts that they move."""
     shown: dict[Place, int] = field(default_factory=dict)
-    """Of those, and of others with its values, what a reader under read_committed was given."""
+    """The places of its records, and of others with its values, that a reader under read_committed
+    was given -> the amounts."""
     left_out: dict[Place, str] = field(default_factory=dict)
     """Places that a reader went past -> the reader."""
     money: bool = False
     due_ms: int | None = None
-    """When it has to be shown whole."""
+    """When the whole transaction must have been shown."""
 
 
 class TransactionWatch:
@@ -63,7 +64,7 @@ class TransactionWatch:
         self.readers: dict[tuple[str, str, int], tuple[int, int]] = {}
         """(Process, topic, partition) -> (the offset it read last, when)."""
         self.owners: dict[str, list[tuple[int, str]]] = {}
-        """Transactional id -> (when it was taken over, by which process), the last few."""
+        """Transactional id -> the last few (when it was taken over, by which process)."""
 
     def line(self, line: Mapping[str, Any], now_ms: int) -> None:
         self.now_ms = now_ms
@@ -191,7 +192,7 @@ class TransactionWatch:
                 txn.left_out[place] = process
 
     def _balance(self, name: str, txn: Transaction, t_ns: int) -> None:
-        """Once all of a transaction is shown, what it moves must sum to zero."""
+        """Raises an alarm if a transaction is shown whole and its amounts do not sum to zero."""
         if not txn.shown.keys() >= txn.acked.keys():
             return
         txn.due_ms = None
@@ -201,7 +202,7 @@ class TransactionWatch:
             self._tell("T4", detail, next(iter(txn.shown)), t_ns=t_ns)
 
     def due(self, now_ms: int) -> None:
-        """Tells what waited for its time."""
+        """Raises the alarms whose time has come."""
         self.now_ms = now_ms
         for name, txn in self.transactions.items():
             if txn.due_ms is not None and txn.due_ms <= now_ms:
@@ -209,7 +210,7 @@ class TransactionWatch:
                 self._torn(name, txn)
 
     def forget(self) -> None:
-        """Forgets what is beyond the horizon."""
+        """Forgets everything older than the horizon."""
         old = self.now_ns - self.horizon_ns
         of = self.transactions
         names = {name for name in of if of[name].last_ns < old and of[name].due_ms is None}
@@ -219,7 +220,7 @@ class TransactionWatch:
             del self.readers[reader]
 
     def _torn(self, name: str, txn: Transaction) -> None:
-        """Tells of a transaction that was shown in part, and should be shown whole by now."""
+        """Raises an alarm for a transaction of which only a part was shown in time."""
         missing = next((place for place in txn.acked if place not in txn.shown), None)
         if missing is None:
             self._balance(name, txn, txn.last_ns)
@@ -267,6 +268,6 @@ class TransactionWatch:
 
 
 def _is_read(line: Mapping[str, Any]) -> bool:
-    """Whether it is a record that was read under read_committed."""
+    """Whether a line is a record that was read under read_committed."""
     read = line["f"] == "poll" and line["type"] == "ok" and line.get("offset", -1) >= 0
     return read and line.get("isolation") == COMMITTED
