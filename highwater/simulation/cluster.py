@@ -1,6 +1,6 @@
-"""Production brokers on simulated machines: start, kill, stop, freeze, under the rules.
+"""Runs production brokers on simulated machines: starts, kills, stops and freezes them.
 
-Each broker is `broker.server.Broker`, run by a simulated process.  After every step of one of its
+Each broker is a `broker.server.Broker`, run by a simulated process.  After every step of one of its
 tasks (a step runs to the next await, so it is atomic) the rules look at its changes.
 """
 
@@ -36,7 +36,7 @@ PORT = 9092
 CONTROL_PORT = 9093
 _RESTART_AFTER_REFUSAL_S = 1.0
 FLUSHED_SHARE = 0.15
-"""Share of seeds with log.flush.interval.messages=1, where a power loss may lose nothing."""
+"""The share of seeds with log.flush.interval.messages=1, where a power loss may lose nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,14 +52,15 @@ class Shape:
     flush_every_batch: bool = False
     cleaner_backoff_ms: int = 15_000
     internal_segment_bytes: int | None = None
-    """Of the coordinators' topics; small ones are rolled and cleaned within a seed."""
+    """Segment size of the coordinators' topics; small segments are rolled and cleaned in a seed."""
     more_log_dirs: tuple[str, ...] = ()
     queued_max_requests: int = 500
     retention_check_ms: int = 300_000
     session_slots: int = 1000
     """max.incremental.fetch.session.cache.slots"""
     small_bytes: int = 0
-    """`world.api.Connection.small_bytes`: 0 sends all that is read of a log by sendfile."""
+    """`world.api.Connection.small_bytes`; with 0, sendfile sends everything that is read of a log.
+    """
 
     def config(self, broker_id: int, host: str) -> Config:
         listeners = f"PLAINTEXT://{host}:{PORT}"
@@ -144,12 +145,12 @@ class BrokerNode:
         self.ready = trio.Event()
         self.wanted = False
         self.errors_before = 0
-        """The errors that its disk had given before this life."""
+        """How many errors its disk had reported before this life."""
         self.lost_power = False
         self.disturbed = False
-        """It stood still in this life, or lost power at its end."""
+        """Whether it stood still in this life, or lost power at its end."""
         self.in_order = False
-        """It ended by a controlled shutdown, so all of its logs are on the disk."""
+        """Whether it ended by a controlled shutdown, so that all its logs are on the disk."""
 
     @property
     def running(self) -> bool:
@@ -160,8 +161,9 @@ class BrokerNode:
         return self.broker.services if self.running and self.broker is not None else None
 
     def may_end(self, error: BaseException) -> bool:
-        """Whether a fault explains this error line: a start that did not reach ZooKeeper, an error
-        of the disk, or (of a start) what an earlier one left there, or a power loss."""
+        """Whether a fault explains that the broker ended with this error: ZooKeeper could not be
+        reached, or its disk failed in this life; at a start, also an earlier error or a power loss.
+        """
         if str(error).startswith("ZooKeeper at "):
             return not str(error).endswith("correct that znode")
         errors, before = self.host.disk.errors, self.errors_before
@@ -198,7 +200,7 @@ class SimCluster:
         self.tap = WireTap(self.simulation.fabric, [n.name for n in self.nodes.values()])
         self.deaths: list[str] = []
         self.without_ids: set[int] = set()
-        """Brokers that know no topic ids from their next start on."""
+        """Brokers that will not know topic ids after their next start."""
         self.requested = Requested()
 
     # -- lives ----------------------------------------------------------------------------------
@@ -210,11 +212,11 @@ class SimCluster:
         self.rules.lateness.disturb()
         node.wanted, node.in_order = True, False
         errors = node.host.disk.errors
-        unread = bool(node.host.disk.broken)  # nobody can look at its checkpoint
+        unread = bool(node.host.disk.broken)  # its checkpoint cannot be read
         excused = errors > node.errors_before or node.disturbed or unread
         node.errors_before, node.disturbed = errors, False
         world = self.simulation.start(node.host)
-        node.world, node.broker = world, None  # the former life's is no part of this one
+        node.world, node.broker = world, None  # forget the former life's broker
         node.shutdown, node.ready = trio.Event(), trio.Event()
         if not node.host.disk.broken:
             for folder in (DATA, *self.shape.more_log_dirs):
@@ -225,8 +227,8 @@ class SimCluster:
         self.nursery.start_soon(self._live, node, world)
 
     def _checkpoint(self, node: BrokerNode) -> dict[TopicPartition, int]:
-        """High watermarks on the disk, which does not fail for an observer; a directory's file may
-        still name a replica that has moved to another one."""
+        """The high watermarks on the disk, read without its faults.  Replicas that have moved to
+        another directory are left out, though the old directory's file may still name them."""
         found: dict[TopicPartition, int] = {}
         disk = node.host.disk
         for folder in (DATA, *self.shape.more_log_dirs) if not disk.broken else ():
@@ -240,7 +242,8 @@ class SimCluster:
         return found
 
     def _log_is_in(self, folder: str, tp: TopicPartition, disk: SimDisk) -> bool:
-        """Also false for a copy in a directory that failed, if there is a newer one."""
+        """Whether a folder has the replica's log, and no other folder has a newer copy: that may be
+        so if this folder's directory failed."""
         others = {DATA, *self.shape.more_log_dirs} - {folder}
         newer = any(disk.find(f"{other}/{tp}/{NEWER}") for other in others)
         return disk.find(f"{folder}/{tp}") is not None and not newer
@@ -252,7 +255,7 @@ class SimCluster:
 
         async def program() -> None:
             if node.world is not world:
-                return  # killed at the instant of its start, and the next life has begun
+                return  # it was killed at the instant of its start, and the next life has begun
             node.broker = Broker(config, world, node.name)
             self.rules.watch_cleaner(node.broker.cleaner)
             self.rules.watch_metadata(node.id, node.broker.services.metadata)
@@ -278,14 +281,15 @@ class SimCluster:
         node.in_order = node.shutdown.is_set() and sound
 
     def _look_at_the_disk(self, node: BrokerNode, broker: Broker) -> None:
-        """What it holds when it begins to serve is what its disk has (`rules/second_opinions`)."""
+        """Checks that what the broker has in memory when it begins to serve is what its disk has
+        (`rules/second_opinions`)."""
         disk = node.host.disk
         for wrong in () if disk.broken else on_disk(broker, disk, self.rules.partitions):
             self.rules.broken("R8", f"{node.name} came back, and {wrong}")
 
     async def _died(self, node: BrokerNode, failure: BaseException) -> None:
-        """A broker that stops with an error line is started again, as a service manager would
-        do; one that fails otherwise is a finding."""
+        """Starts a broker again that a fault has ended with an error line, as a service manager
+        would do; any other death is a finding."""
         self.trace.add(node.name, f"died: {failure!r}")
         if isinstance(_only(failure), BrokerError) and node.may_end(_only(failure)):
             if any(error in str(_only(failure)) for error in OWN_ERRORS):
@@ -303,7 +307,7 @@ class SimCluster:
         self.rules.broken("R12", what)
 
     def kill(self, broker_id: int) -> None:
-        """kill -9."""
+        """Kills a broker as SIGKILL does."""
         node = self.nodes[broker_id]
         self.rules.lateness.disturb()
         node.wanted = False
@@ -313,7 +317,7 @@ class SimCluster:
             node.world.process.kill()
 
     def stop(self, broker_id: int) -> None:
-        """SIGTERM: a controlled shutdown."""
+        """Stops a broker as SIGTERM does, by a controlled shutdown."""
         node = self.nodes[broker_id]
         self.rules.lateness.disturb()
         node.wanted = False
@@ -336,7 +340,7 @@ class SimCluster:
             self.rules.broken("R13", f"{node.name} stopped in order, but not on the disk: {found}")
 
     def _ends(self, broker_id: int) -> set[tuple[TopicPartition, int]]:
-        """The ends of this broker's logs, by its disk."""
+        """The end of each log on this broker's disk."""
         found = self.rules.partitions.items()
         return {
             (tp, truth.replicas[broker_id].mirror.end)
@@ -367,7 +371,7 @@ class SimCluster:
         return all(f"/brokers/ids/{number}" in tree for number in self.nodes)
 
     def _online(self, process: str, tp: TopicPartition, replicas: tuple[int, ...]) -> list[int]:
-        """The replicas that a controller takes for online, by its own state."""
+        """Those of these replicas that a process's controller takes for online."""
         for node in self.nodes.values():
             port: Any = node.services.candidate if node.services is not None else None
             runtime = port._candidate._runtime if port is not None else None
@@ -428,11 +432,11 @@ class SimCluster:
         return None
 
     def brokers(self) -> dict[int, Broker]:
-        """Those that run."""
+        """The brokers that run, by id."""
         return {n.id: n.broker for n in self.nodes.values() if n.running and n.broker}
 
     def unrest(self) -> str | None:
-        """What a broker still has in hand (`rules/at_rest.py`), or None."""
+        """The first thing that a broker has not finished (`rules/at_rest.py`), or None."""
         tree = self.simulation.zookeeper.ensemble.nodes
         addresses = {node.id: (node.name, PORT) for node in self.nodes.values()}
         for node in self.nodes.values():

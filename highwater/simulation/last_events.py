@@ -17,14 +17,15 @@ if TYPE_CHECKING:
 _KEPT = 400
 MOST_LINES, WITHIN_S = 50, 1.0
 _UNUSED = re.compile(r"warning: (?:\S*/)?\S*?(checkpoint|\.snapshot)\b.*(?:is not used|instead)")
-"""What a broker says of a file that a power loss has torn."""
+"""A broker's warning about a file that a power loss has torn."""
 MISTAKES = (
     ArithmeticError, AssertionError, AttributeError, LookupError, NameError, RuntimeError,
     TypeError, ValueError,
 )  # fmt: skip
-"""Exceptions that a broker never means to log: only a mistake of its own raises them."""
+"""Exceptions that no broker should ever log: only a mistake in its own code raises them."""
 OWN_ERRORS = tuple(os.strerror(n) for n in (errno.ENOENT, errno.EBADF, errno.ENOTDIR, errno.EISDIR))
-"""No fault raises them; a broker that takes a directory offline for one lost its own file."""
+"""Errors that no fault raises; a broker that takes a directory offline for one of them has lost a
+file by its own mistake."""
 
 
 class Trace:
@@ -56,11 +57,11 @@ class Trace:
 
 
 class TraceHandler(logging.Handler):
-    """Takes what the brokers log, under the name of the process that logs it.
+    """Puts the brokers' log lines into the trace, under the name of the process.
 
     A broker's mistake may appear only in its log, because the requester just gets an error, or
-    because nobody waits for what failed.  `mistaken` hears of it, and of a warning that comes again
-    and again: what goes in a circle says so.
+    because nobody waits for what failed.  `mistaken` is called for it, and for a warning that is
+    repeated again and again, which shows that the broker goes round in a circle.
     """
 
     def __init__(self, trace: Trace, mistaken: Callable[[str], None]) -> None:

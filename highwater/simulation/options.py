@@ -33,21 +33,21 @@ def with_flags(parts: Sequence[type[Part]]) -> Callable[[type[T]], type[T]]:
 @with_flags(PARTS)
 @dataclass(frozen=True)
 class Options:
-    """The options of a run, beside its seed."""
+    """The options of a run, apart from its seed."""
 
     known: ClassVar[Sequence[type[Part]]]
     seconds: float = 30.0
     pace: float = 1.0
-    """The clients' load: 1 is some 85 operations a virtual second, and most of the cost."""
+    """The clients' load; 1 means some 85 operations a virtual second, which is most of the cost."""
     faults: bool = True
     sql: bool = True
-    """Judge the history by the SQL of the checks, too."""
+    """Whether the SQL of the checks judges the history, too."""
     vary: tuple[str, ...] = ()
     """Variations of the schedule, one after the other (`variations`)."""
     only: tuple[int, ...] | None = None
-    """Only the faults at these positions of the schedule (left by shrinking)."""
+    """If given, only the faults at these positions of the schedule (those left by shrinking)."""
     coverage: bool = False
-    """Note what the seed reaches of the product (`coverage`)."""
+    """Whether to note which parts of the product the seed reaches (`coverage`)."""
     trace: Callable[[str], None] | None = None
 
     if TYPE_CHECKING:  # the flags, which `with_flags` adds

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
 
 def _switch(name: str, what: str, **fields: object) -> type[Part]:
-    """A flag that sets fields of the cluster's Shape, or changes the schedule of faults alone
-    (`faults/variations.py`)."""
+    """A part that is only a flag: it sets fields of the cluster's Shape, or changes the schedule of
+    faults (`faults/variations.py`)."""
     own = {"flag": name, "help": what, "shape": classmethod(lambda *_: fields)}
     return type(name, (Part,), own)
 
@@ -51,7 +51,7 @@ class ColdReads(Part):
 
     @classmethod
     def shape(cls, kernel: Kernel) -> dict[str, Any]:
-        return {"small_bytes": 0}  # what is read at once waits for no disk
+        return {"small_bytes": 0}  # only sendfile waits for the disk
 
     @classmethod
     def of(cls, shared: Shared) -> Self:
@@ -87,14 +87,14 @@ PARTS: tuple[type[Part], ...] = (
     _switch("flush", "log.flush.interval.messages=1, and power losses.", flush_every_batch=True),
     PlainTopics,
 )
-"""In the order of `highwater sim --help`.  The last one has no flag, and is in every run; it makes
-its topics as the others want them."""
+"""The parts in the order of `highwater sim --help`.  The last one has no flag and is in every run;
+it makes its topics with the properties that the others need."""
 
 SWITCHES = tuple(part.flag for part in PARTS if part.flag)
 """The fields of Options that can be switched on."""
 
-# The order of events decides what a seed finds, so it stays what it was: parts that are named here
-# come first, and all others in the order of PARTS.
+# The order of events decides what a seed finds, so it must not change: the parts named here come
+# first, then all others in the order of PARTS.
 MAKING = (
     PlainTopics, Transactions, Groups, TrimmedTopic, Compacted, RetainedTopics, Administrators,
     KeyedTransactions,

@@ -1,4 +1,5 @@
-"""What clients asked of topics, or faults in their place: the checks hold the topics to that."""
+"""The changes of topics that clients, or faults in their place, have requested: the checks allow
+no others."""
 
 from __future__ import annotations
 
@@ -15,8 +16,8 @@ if TYPE_CHECKING:
 def beginning(
     deleted: dict[TopicPartition, int], tp: TopicPartition, end: int, random: Random
 ) -> int | None:
-    """Draws and notes where a log is to begin from now on, often at its end; None where all of it
-    is deleted."""
+    """Draws and notes the offset at which a log shall begin from now on, often its end; None if all
+    of it is deleted already."""
     first = deleted[tp]
     if end <= first:
         return None
@@ -26,20 +27,21 @@ def beginning(
 
 @dataclass(slots=True)
 class Requested:
-    """Each is noted before it is asked for, so that a lost answer makes no difference; partitions
-    once they are acknowledged."""
+    """The requests so far.  Each is noted before it is sent, so that a lost answer makes no
+    difference; only new partitions are noted when they are acknowledged."""
 
     deletions: defaultdict[TopicPartition, int] = field(default_factory=lambda: defaultdict(int))
-    """DeleteRecords: records below may be gone."""
+    """The offset of DeleteRecords, below which records may be gone."""
     moves: dict[TopicPartition, set[tuple[int, ...]]] = field(default_factory=dict)
-    """Replicas that a partition may be on."""
+    """The sets of replicas to which a partition may be assigned."""
     cancelled: set[TopicPartition] = field(default_factory=set)
     """Partitions of which a move may have been cancelled."""
     partitions: Counter[str] = field(default_factory=Counter)
-    """The most partitions that were acknowledged, by topic."""
+    """Topic -> the highest number of partitions that was acknowledged."""
 
     def move(self, tp: TopicPartition, assigned: tuple[int, ...], target: list[int] | None) -> None:
-        """A move of a partition from those replicas; no target cancels one."""
+        """Notes a move of a partition from its assigned replicas; without a target, that a move is
+        cancelled."""
         known = self.moves.setdefault(tp, set())
         known.add(tuple(assigned))
         if target is None:
@@ -48,5 +50,5 @@ class Requested:
             known.add(tuple(target))
 
     def grown(self, topic: str, partitions: int) -> None:
-        """So many were acknowledged."""
+        """Notes that a topic's new number of partitions was acknowledged."""
         self.partitions[topic] = max(self.partitions[topic], partitions)

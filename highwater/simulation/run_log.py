@@ -1,8 +1,8 @@
 """The log of a long run: one JSON line a seed, so that an interrupted run can go on.
 
-The first line holds the options and the commit; a run that goes on at another commit adds a line of
-its own.  Shards of a run, made on several machines or by Spark, are several such files, or one that
-is their concatenation: the options of all of them must be the same, and a seed counts once.  `page`
+The first line has the options and the commit; a run that goes on at another commit adds another
+such line.  A run that is split over several machines, or by Spark, has several such files, or one
+that is their concatenation: all must have the same options, and a seed counts once.  `page`
 renders the options and all counts; docs/simulation.md keeps its first row:
 
     python -m highwater.simulation.run_log run.jsonl [more.jsonl ...]
@@ -28,18 +28,18 @@ _ROOT = Path(__file__).resolve().parents[2]
 
 
 class LogProblem(Exception):
-    """A log cannot be used; the message says why, and what to do."""
+    """A log cannot be used; the message says why, and how to go on."""
 
 
 def asked(options: Options) -> dict[str, Any]:
-    """The options that make two runs comparable."""
+    """The options that must be equal for two runs to be comparable."""
     values = asdict(options)
     del values["trace"], values["coverage"]
     return values
 
 
 def _usual() -> dict[str, Any]:
-    """The default options, as JSON gives them back."""
+    """The default options, as they would be read from JSON."""
     return cast("dict[str, Any]", json.loads(json.dumps(asked(Options()))))
 
 
@@ -57,7 +57,7 @@ def commit() -> str:
 
 
 class RunLog:
-    """Appends to a log; `done` are the seeds that the file had already."""
+    """Appends to a log; `done` are the seeds that the file has already."""
 
     def __init__(self, path: Path, options: Options) -> None:
         self._path = path
@@ -91,7 +91,7 @@ def read(paths: Iterable[Path]) -> tuple[dict[str, Any], list[Outcome]]:
                 outcome = Outcome.from_dict(line)
                 found.setdefault(outcome.seed, outcome)
                 continue
-            line["asked"] = _usual() | line["asked"]  # from before an option existed
+            line["asked"] = _usual() | line["asked"]  # an older line may lack a newer option
             if head and head["asked"] != line["asked"]:
                 raise LogProblem(f"{path} was made with other options than the files before it")
             commits = dict.fromkeys([*head.get("commits", []), line["commit"]])
@@ -106,7 +106,7 @@ def _lines(path: Path) -> Iterator[dict[str, Any]]:
         try:
             yield json.loads(text)
         except ValueError:
-            continue  # torn, where the run was interrupted
+            continue  # torn when the run was interrupted
 
 
 def _cut_torn_line(path: Path) -> None:

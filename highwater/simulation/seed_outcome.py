@@ -32,18 +32,19 @@ class Outcome:
     operations: Counter[str] = field(default_factory=Counter)
     errors: Counter[str] = field(default_factory=Counter)
     longest: Counter[str] = field(default_factory=Counter)
-    """The longest wait of each kind (s, virtual) while all was well (`rules/lateness`)."""
+    """Kind -> the longest wait (s, virtual) while all was well (`rules/lateness`)."""
     expected_losses: int = 0
     virtual_seconds: float = 0.0
     real_seconds: float = 0.0
-    """Processor time, so that other work of the machine hardly counts."""
+    """Processor time, which other work on the machine hardly affects."""
     steps: int = 0
     events: int = 0
     checks: int = 0
     reached: Reached = field(default_factory=dict)
-    """By kind, with coverage; a run's log does not have it."""
+    """What the seed reached, by kind; only with coverage, and not in a run's log."""
     moments: dict[str, list[float]] = field(default_factory=dict)
-    """With coverage, some times of each event of a partition, in seconds of the schedule."""
+    """Event of a partition -> some times at which it happened, in seconds of the schedule; only
+    with coverage."""
 
     @property
     def ok(self) -> bool:

@@ -1,9 +1,9 @@
-"""Seeds on worker processes.
+"""Runs seeds on worker processes.
 
-They come in turns, each on processes of its own, so that a long run gives back what a process keeps
-of the seeds that it has run.  A worker that dies (it was killed for want of memory, the interpreter
-crashed) ends the run at once and says so: `multiprocessing.Pool` would start another one, and wait
-for the lost seed for ever.  An exception that leaves a seed ends the run as well, and names it.
+The seeds are run in turns, each turn by new processes, so that a long run gives back the memory
+that seeds leave behind.  A worker that dies (killed for lack of memory, or in a crash of the
+interpreter) ends the run at once with an error: `multiprocessing.Pool` would start another one, and
+wait for the lost seed for ever.  An exception of a seed ends the run as well, and names the seed.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 SEEDS_A_TURN = 200
-"""Of each process."""
+"""How many seeds a process runs in one turn."""
 
 
 class WorkerDied(Exception):
-    """A worker process ended amid a seed."""
+    """A worker process ended in the middle of a seed."""
 
     def __init__(self, seeds: Sequence[object]) -> None:
         super().__init__(
@@ -41,8 +41,9 @@ def in_processes(
     jobs: int,
     prepare: Callable[[], None] | None = None,
 ) -> Iterator[Outcome]:
-    """The outcomes: in order with one process, as they end with more.  `prepare` runs first in each
-    process.  Raises WorkerDied, and whatever `work` raises, with a note of the seed."""
+    """Yields the outcomes: in order with one process, in the order of their ends with more.
+    `prepare` runs first in each process.  Raises WorkerDied, and whatever `work` raises, with a
+    note that names the seed."""
     left = iter(seeds)
     while turn := list(islice(left, SEEDS_A_TURN * jobs)):
         with _executor(jobs, prepare) as executor:
@@ -57,8 +58,8 @@ def in_generations(
     jobs: int,
     prepare: Callable[[], None] | None = None,
 ) -> Generator[list[tuple[T, Outcome]]]:
-    """The outcomes of what `choose` gives, in its order, generation after generation, until it
-    gives nothing: it is asked when the generation before has been taken.  Else as `in_processes`.
+    """Yields the outcomes of each generation that `choose` returns, in its order, until it returns
+    nothing.  It is called when the outcomes before have been taken.  Otherwise as `in_processes`.
     """
     while chosen := choose():
         with _executor(jobs, prepare) as executor:
@@ -85,7 +86,7 @@ def _outcome(future: Future[Outcome], futures: Mapping[Future[Outcome], T], jobs
 
 @contextmanager
 def _executor(jobs: int, prepare: Callable[[], None] | None) -> Iterator[ProcessPoolExecutor]:
-    """Where its user ends early, the seeds under way are not waited for."""
+    """The executor of one turn; a caller that ends early does not wait for seeds in progress."""
     others = set(multiprocessing.active_children())
     context = multiprocessing.get_context("spawn")
     executor = ProcessPoolExecutor(jobs, context, prepare)

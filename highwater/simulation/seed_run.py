@@ -39,11 +39,11 @@ from highwater.world.sim import Kernel, SimulationStuck, run_simulation
 
 START_S = 60.0
 CALM_SHARE, CALM_S = 1 / 3, 5.0
-"""In this share of the seeds a run goes on for so long when all is well again."""
+"""The share of the seeds in which a run goes on when all is well again, and for how long."""
 WHOLE_S = 120.0
 READ_S, KNOWN_S = 120.0, 10.0
 LONGEST_S = 3600.0
-"""After the faults, for all that follows; the steps above take a few minutes at the most."""
+"""The limit for everything after the faults; the steps above take a few minutes at the most."""
 
 
 def _first(group: BaseExceptionGroup[BadMessage]) -> BaseException:
@@ -54,7 +54,7 @@ def _first(group: BaseExceptionGroup[BadMessage]) -> BaseException:
 
 
 def simulate(seed: int, options: Options | None = None) -> Outcome:
-    """Runs one seed and gives its outcome."""
+    """Runs one seed; returns its outcome."""
     started = time.process_time()
     options = options or Options()
     run = _Run(seed, options)
@@ -187,7 +187,8 @@ class _Run:
                 part.judge_by_sql()
 
     async def _calm(self, cluster: SimCluster) -> bool:
-        """Goes on while all is well, and nothing may be late."""
+        """Goes on for a time while all is well, so that nothing may be late; False if it never is.
+        """
         cluster.rules.lateness.disturb()
         if not await cluster.rules.lateness.watch(cluster.brokers, WHOLE_S, CALM_S):
             cluster.rules.broken("L4", f"in {WHOLE_S:g} s after the faults all was never well")
@@ -195,7 +196,7 @@ class _Run:
         return True
 
     async def _look(self, cluster: SimCluster) -> bool:
-        """The last look of each part; False if they do not end."""
+        """Lets each part take its last look; False if they do not end in time."""
         with trio.move_on_after(READ_S) as scope:
             for part in in_order(self._parts, LOOKING):
                 await part.look(self._shared)
@@ -213,7 +214,8 @@ class _Run:
             rules.broken("L4", blind)
 
     async def _whole(self, cluster: SimCluster, seconds: float, rest: bool = False) -> bool:
-        """Waits for it; with `rest`, until each broker knows the ISRs, and no request waits."""
+        """Waits until the cluster is whole; with `rest`, until each broker knows the ISRs and no
+        request waits, too.  False if it takes too long."""
         deadline = trio.current_time() + seconds
         while (missing := cluster.unrest() if rest else cluster.whole()) is not None:
             if trio.current_time() > deadline:
@@ -243,7 +245,7 @@ class _Run:
         return True
 
     def _targets(self) -> list[TopicPartition]:
-        """Partitions at which faults may be aimed."""
+        """The partitions at which faults may be aimed."""
         targets = [tp for part in in_order(self._parts, MAKING) for tp in part.targets()]
         coordinated = {part.coordinated for part in self._parts}
         if DECISIONS in coordinated:

@@ -1,4 +1,4 @@
-"""Many seeds, on one or more processes, and their sum."""
+"""Runs many seeds, on one or more processes, and adds up their outcomes."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class Summary:
         self.checks += outcome.checks
 
     def never(self) -> list[str]:
-        """The events that a run should meet and did not."""
+        """The events that a run should bring about and did not."""
         expected = [
             *((f"fault {kind}", self.faults[kind]) for kind in (*WEIGHTS, "late request")),
             *((f"seen {name}", self.seen[name]) for name in SEEN),
@@ -97,7 +97,8 @@ class Summary:
         return [name for name, count in expected if not count]
 
     def is_enough(self, finds: int | None, minutes: float | None) -> bool:
-        """Whether so many seeds broke a rule, or so many real minutes are over; None: never."""
+        """Whether `finds` seeds have broken a rule, or `minutes` of real time are over; None means
+        no such limit."""
         if finds is not None and len(self.broken) >= finds:
             return True
         return minutes is not None and self.real_seconds > minutes * 60
@@ -172,8 +173,9 @@ def replay_command(seed: int, options: Options) -> str:
 
 
 def outcomes(seeds: Iterable[int], options: Options, jobs: int) -> Iterator[Outcome]:
-    """Runs the seeds; outcomes come in order with one job, as they end with more.  With coverage
-    always in other processes, which mark the machines before they import them."""
+    """Runs the seeds; yields the outcomes in order with one job, in the order of their ends with
+    more.  With coverage they always run in other processes, which prepare the modules to be watched
+    before they import them."""
     if jobs <= 1 and not options.coverage:
         for seed in seeds:
             yield simulate(seed, options)
@@ -192,13 +194,14 @@ def run_seeds(
     progress: Callable[[Summary, Outcome], None] = lambda *_: None,
     done: Iterable[Outcome] = (),
 ) -> Summary:
-    """Stops after so many seeds with a broken rule (None: never), and when time is up."""
+    """Runs seeds and adds up their outcomes; stops after `finds` seeds with a broken rule (None:
+    never), and when the time is up."""
     summary = Summary()
     known = {outcome.seed: outcome for outcome in done}
     for outcome in known.values():
         summary.add(outcome)
     seeds = [seed for seed in seeds if seed not in known]
-    jobs = min(jobs, len(seeds))  # a process more would only start and end
+    jobs = min(jobs, len(seeds))  # more processes would have nothing to do
     with closing(outcomes(seeds, options, jobs)) as running:  # type: ignore[type-var]
         for outcome in running:
             outcome.replay = replay_command(outcome.seed, options)

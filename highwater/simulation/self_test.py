@@ -1,4 +1,4 @@
-"""A test of this run's checker: it is shown a lie, and must object.
+"""A test of a run's own checker: it is shown a lie, and must object.
 
 A rule that always says yes would pass every seed.  So at the end of each seed, one committed batch
 is replaced by another with a different checksum, and a replica that holds the true batch is
@@ -30,7 +30,7 @@ def blind_spot(rules: Rules) -> str | None:
             truth.committed[-1] = true._replace(crc=true.crc ^ 1)
             replica.matched = true.base
             ends, rules.on_violation = rules.on_violation, lambda: None
-            # what the rule says of a lie is no event of the run
+            # a rule's objection to the lie must not appear as an event of the run
             trace, rules.trace = rules.trace, Trace(rules.now)
             rules.hold(truth, replica, true.last + 1, "R5", "is shown a lie")
             seen, rules.violation = rules.violation, None

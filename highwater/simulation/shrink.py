@@ -1,8 +1,8 @@
-"""From a failing seed to the fewest faults that still break the same rule.
+"""Reduces the schedule of a failing seed to few faults that still break the same rule.
 
-The schedule is cut in halves, quarters and so on (delta debugging): a part without which the rule
-still breaks is dropped.  Without a fault the others meet other chances, so the course of events
-changes; only the rule has to be the same.
+The schedule is cut into halves, quarters and so on (delta debugging): a part without which the rule
+still breaks is dropped.  Without a fault the random choices of the others change, and so the course
+of events; only the rule must be the same.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The knowledge of a simulated run's clients, also as lines of a history.
+"""What the clients of a simulated run know, in dicts and as lines of a history.
 
-The dicts are judged during the run and right after it.  The lines are those of
+The dicts are judged during the run and right after it.  The lines have the form of
 `highwater.verdict.history` (virtual time in place of the machine's clock), so that the SQL checks
 can judge a simulated run as they judge a real one (`sim_checks`).
 """
@@ -25,12 +25,12 @@ class Sent:
     idempotent: bool
     offset: int | None = None
     failed: bool = False
-    """It was certainly not appended."""
+    """Whether it was certainly not appended."""
     fenced: bool = False
-    """It was sent in an older producer epoch than one acknowledged before."""
+    """Whether it was sent in an older producer epoch than one acknowledged before."""
     tries: int = 0
     losses: int = 0
-    """So many of the partition's losses were known, and over, when it was acknowledged."""
+    """How many of the partition's losses were known, and over, when it was acknowledged."""
 
 
 @dataclass
@@ -42,13 +42,13 @@ class History:
     acked: dict[tuple[TopicPartition, int], bytes] = field(default_factory=dict)
     read: dict[tuple[TopicPartition, int], bytes] = field(default_factory=dict)
     read_losses: dict[tuple[TopicPartition, int], int] = field(default_factory=dict)
-    """As `Sent.losses`, of what was read first at an offset."""
+    """(partition, offset) -> as `Sent.losses`, when a record was first read there."""
     final: dict[tuple[TopicPartition, int], bytes] = field(default_factory=dict)
     starts: dict[TopicPartition, int] = field(default_factory=dict)
     known_end: dict[TopicPartition, int] = field(default_factory=dict)
-    """The offset after the highest one acknowledged (acks=all) or read; and, by partition, the
-    losses that were known then."""
+    """The offset after the highest one acknowledged (acks=all) or read."""
     known_losses: dict[TopicPartition, int] = field(default_factory=dict)
+    """How many losses of the partition were known when `known_end` was noted."""
     count: Counter[str] = field(default_factory=Counter)
     errors: Counter[str] = field(default_factory=Counter)
     lines: list[dict[str, Any]] = field(default_factory=list)
@@ -69,7 +69,7 @@ class History:
         self.lines.append(line)
 
     def knows(self, tp: TopicPartition, offset: int, losses: int, *, anew: bool) -> None:
-        """`anew`: what was known before is lost."""
+        """Notes a record that was acknowledged or read.  `anew`: what was known before is lost."""
         if anew or offset + 1 > self.known_end.get(tp, 0):
             self.known_end[tp], self.known_losses[tp] = offset + 1, losses
 

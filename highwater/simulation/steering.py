@@ -1,18 +1,18 @@
-"""Seeds that are steered to what was not reached.
+"""Steers the choice of seeds to what no run has reached yet.
 
 A trial is one of three things:
 
 * a fresh seed;
-* a variation (`faults.variations`) of a run that is kept, as it reached something which none before
-  it had.  The choice falls rather on the fruitful, and on those that were not tried often;
-* aimed at a pair that was never reached, an event during a fault: a run in which the event came
-  about has that fault added, around the time of the event.
+* a variation (`faults.variations`) of a kept run.  A run is kept if it reached something that none
+  before it had reached; those with fruitful variations or few tries are preferred;
+* an aimed run, for a pair of a fault and an event that never came about during it: a run in which
+  the event came about gets that fault added, around the time of the event.
 
 Trials come in generations: each is chosen by what all earlier generations found, so the search is
 the same with any number of processes.
 
-What is known and what is kept stands in the file of `--coverage`, so a search goes on with the next
-numbers where it stopped.
+What was reached and which runs are kept is in the file of `--coverage`, so a later search goes on
+with the next numbers.
 """
 
 from __future__ import annotations
@@ -42,15 +42,15 @@ if TYPE_CHECKING:
     from highwater.simulation.coverage.reached import Coverage
 
 GENERATION = 16
-"""Trials that are chosen at once."""
+"""How many trials are chosen at once."""
 FRESH, AIMED = 0.3, 0.35
 """The shares of fresh seeds and of aimed trials; the others vary a kept run."""
 LONGEST = 12
-"""A run with so many variations is not varied again."""
+"""A run with this many variations is not varied again."""
 AIMS = 3
-"""So often it is tried to reach one thing."""
+"""How many trials are aimed at the same pair."""
 REMEMBERED = 8
-"""The latest runs in which an event came about."""
+"""How many of the latest runs with an event are remembered."""
 _EARLIER_S, _LASTING_S = (0.1, 1.0), (1.0, 3.0)
 
 
@@ -73,11 +73,11 @@ class Steering:
     def __init__(self, coverage: Coverage) -> None:
         self.coverage = coverage
         self._moments: dict[str, deque[tuple[Trial, float]]] = {}
-        """By event of a partition: the latest runs with it, and its times there."""
+        """Event of a partition -> the latest runs with it, and its times in them."""
         self._aims: Counter[str] = Counter()
 
     def trial(self, number: int) -> Trial:
-        """The trial of this number: a fresh seed has the same."""
+        """The trial of this number; a fresh seed is the number itself."""
         random = seeded("steer", number)
         open_ones = [kept for kept in self.coverage.kept if len(kept.vary) < LONGEST]
         chance = random.random()
@@ -91,7 +91,8 @@ class Steering:
         return Trial(parent.seed, (*parent.vary, str(number)), parent)
 
     def _aimed(self, random: Random) -> Trial | None:
-        """A run with an event, and a fault around it during which no run had that event."""
+        """A run that had an event, with a fault added around it, for a fault and event that no run
+        has had together; None if there is none to try."""
         aims = []
         for pair in self.coverage.never("pairs"):
             fault, _, event = pair.removeprefix("during ").partition(": ")
@@ -108,7 +109,7 @@ class Steering:
         return Trial(run.seed, (*run.vary, added))
 
     def learn(self, trial: Trial, outcome: Outcome) -> int:
-        """Gives the number of things that this run reached first, and keeps the run if any."""
+        """Returns how many things this run was the first to reach, and keeps the run if any."""
         new = self.coverage.add(str(trial) if trial.vary else trial.seed, outcome.reached)
         if new:
             self.coverage.kept.append(Kept(trial.seed, trial.vary, new))
@@ -135,8 +136,8 @@ def run_steered(
     finds: int | None = 1,
     progress: Callable[[Summary, Outcome], None] = lambda *_: None,
 ) -> Summary:
-    """A trial for each number; stops as `run_seeds` does, after a whole generation.  `options` must
-    ask for coverage."""
+    """Runs a trial for each number; stops as `run_seeds` does, but after a whole generation.
+    `options` must have coverage on."""
     summary, left = Summary(), iter(numbers)
 
     def choose() -> list[Trial]:

@@ -1,16 +1,16 @@
 """The brokers' traffic on the wire: one request can be held, or delivered late.
 
-The tap stands at the connections that brokers open (fetchers, the controller's channels, probes)
-and reads only the head of each frame, for its API.  Two kinds of faults need that.
+The tap sees the connections that brokers open (fetchers, the controller's channels, probes) and
+reads only the head of each frame, for its API.  Two kinds of faults need that.
 
 *Holding.*  `hold` waits for the next request of one API and delays that request, or its answer, by
 some seconds, with everything after it on that connection in that direction, as a queue in the
-network would.  Other connections are not touched: a partition that no one can see.
+network would.  Other connections are not touched, so it is a network partition that nobody can see.
 
 *Stale requests.*  The controller's requests are kept, and `stale_request` picks one that its
 receiver must refuse by now: it came from a controller that was replaced, or was meant for an
 earlier life of the broker (KIP-380).  Delivering it again imitates a zombie controller that wakes
-up, and the broker has to answer STALE_CONTROLLER_EPOCH or STALE_BROKER_EPOCH.
+up; the broker must answer STALE_CONTROLLER_EPOCH or STALE_BROKER_EPOCH.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Sent(NamedTuple):
 
     @property
     def epochs(self) -> tuple[int, int]:
-        """The controller epoch and the broker epoch in it."""
+        """The controller epoch and the broker epoch in the request."""
         request = decode_request(self.api_key, self.version, memoryview(self.body))
         return request.controller_epoch, request.broker_epoch
 
@@ -81,7 +81,7 @@ class WireTap:
         self.control: dict[str, deque[Sent]] = {name: deque(maxlen=_KEPT) for name in brokers}
         """The latest requests of controllers to each broker."""
         self.told = dict.fromkeys(brokers, 0)
-        """The number of controllers' requests to each broker."""
+        """How many requests controllers have sent to each broker."""
         self.on_request: list[Callable[[str, str, int], None]] = []
         """Called with the source, the target and the API of each request."""
 
@@ -107,7 +107,7 @@ class WireTap:
             self._holds.remove(hold)
 
     def request(self, connection: SimConnection, source: str, target: str, api_key: int) -> None:
-        """A request is about to be sent."""
+        """Called when a request is about to be sent."""
         for call in self.on_request:
             call(source, target, api_key)
         for hold in self._holds:
@@ -154,7 +154,7 @@ class _Stream:
         self._left = 0
         self._lost = False
         self._frame: bytearray | None = None
-        """The frame so far, if it is a controller's request."""
+        """The part of the frame that has been written, if it is a controller's request."""
         connection.send = self.send  # type: ignore[method-assign]
 
     def send(self, views: Sequence[Buffer], more: bool = False) -> int | None:
@@ -173,7 +173,7 @@ class _Stream:
         while at < len(data) and not self._lost:
             if not self._left:
                 if len(data) - at < _HEAD:
-                    self._lost = True  # cut within a head, by a full window: rare enough to ignore
+                    self._lost = True  # a full window cut a head in two: rare enough to ignore
                     return
                 self._left = 4 + int.from_bytes(data[at : at + 4], "big")
                 api_key = int.from_bytes(data[at + 4 : at + 6], "big")

@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from highwater.world.sim.process import Process
 
 WEIGHTS = {"failing call": 8, "power loss in a flush": 6, "full disk": 3, "torn file": 5}
-"""Of `sim --disk-errors`, beside those of any run."""
+"""The weights of the faults that `sim --disk-errors` adds to those of every run."""
 PATIENCE_S = 8.0
-"""So long a call may not come about at all."""
+"""How long to wait for a call that may never come about."""
 
 
 class Call(NamedTuple):
@@ -60,14 +60,14 @@ CALLS = (
     Call("send", ".log"),
 )  # fmt: skip
 LOADS = Call("load", ""), Call("load to send", ".log")
-"""Of brokers whose reads wait for the disk."""
+"""These calls come only from brokers whose reads wait for the disk."""
 TAKEOVER = Call("read", ".log of a coordinator")
-"""Of a broker that takes a group's or a transaction's coordinator over, and loads its log."""
+"""A broker takes over the coordinator of groups or transactions, and loads its log."""
 
 FLUSHED = (".log", "index", "checkpoint")
-"""What an fsync of is waited for."""
+"""Kinds of files: the broker waits for an fsync of each of them."""
 TORN = ("checkpoint", "checkpoint", ".snapshot", ".snapshot", ".index", ".timeindex", ".txnindex")
-"""What is torn: files that are replaced or written without waiting for the disk."""
+"""Kinds of files that a power loss may tear: they are replaced or written without an fsync."""
 
 
 def in_a_flush(suffix: str) -> str:

@@ -26,7 +26,7 @@ class View(NamedTuple):
 
 
 WRITTEN_WITHIN_S: Final = 3.0
-"""Three times the interval at which the simulation's brokers write their high watermarks down."""
+"""Three times the interval at which the simulation's brokers write their HW checkpoints."""
 
 
 @dataclass(slots=True)
@@ -37,25 +37,25 @@ class Replica:
     mirror: ReplicaMirror
     view: View | None = None
     matched: int = 0
-    """Up to here the log equals the committed log."""
+    """The offset up to which its log is known to equal the committed log."""
     lossy: bool = False
-    """It lost its unflushed tail in a power loss: excused until it has caught up."""
+    """Whether a power loss took its unflushed tail, which excuses it until it has caught up."""
     doubts: bool = False
-    """It has not gone back yet since its broker started."""
+    """Whether it has not gone back yet since its broker started (`may_go_back`)."""
     was_cut: bool = False
-    """It was cut since the last look at its epoch cache."""
+    """Whether it was cut since the last look at its epoch cache."""
     led_until: float = -1.0
-    """When (s, virtual) its broker ceased to lead it, in its own view, the last time."""
+    """When (s, virtual) its broker last ceased to lead it, in the broker's own view."""
     epoch_cut: int = -1
-    """The leader epoch in which it ended before that, if its topic is compacted; else -1."""
+    """The leader epoch in which it ended before that cut, if its topic is compacted; else -1."""
     due: int | None = None
-    """The least HW of the last seconds of a life, which has to be written down; None where that
+    """The lowest HW in the last seconds of a life, which the checkpoint must have; None if that
     life was shorter, or goes on."""
     _marks: list[tuple[float, int]] = field(default_factory=list)
-    """When it got each HW: those of the last seconds, and the one before them."""
+    """(when it got a HW, the HW), for the last seconds, and the one before them."""
 
     def seen(self, view: View | None, now: float) -> None:
-        """Its broker has this view of it from now on."""
+        """Notes that its broker has this view of it from now on."""
         if self.view is not None and self.view.leads:
             self.led_until = now
         self.view = view
@@ -79,7 +79,8 @@ class PartitionTruth:
     state: znodes.PartitionState | None = None
     assigned: tuple[int, ...] = ()
     target: tuple[int, ...] | None = None
-    """Where it is moving (a reassignment), and whether all of that has been in the ISR."""
+    """The replicas to which it is moving (a reassignment), and whether all of them have been in the
+    ISR."""
     target_in_isr: bool = False
     origin: frozenset[int] = frozenset()
     """The replicas without those that a move adds: who has them keeps them until it has ended."""
@@ -87,33 +88,33 @@ class PartitionTruth:
     bases: list[int] = field(default_factory=list)
     end: int = 0
     absences: dict[int, list[tuple[float, float]]] = field(default_factory=dict)
-    """Broker -> from when until when (s, virtual) it had left the ISR; infinity: not back."""
+    """Broker -> (from, until) (s, virtual) of its absences from the ISR; infinity: not back yet."""
     unaware: list[float] = field(default_factory=list)
-    """When (s, virtual) a cleaner took all replicas to be in the ISR, and one was not."""
+    """When (s, virtual) a cleaner believed that all replicas were in the ISR, and one was not."""
     leaders: dict[int, int] = field(default_factory=dict)
     """Leader epoch -> the broker that led in it."""
     changed: float = 0.0
     """When (s, virtual) its state or its replicas changed last."""
     marks: list[tuple[int, float]] = field(default_factory=list)
-    """Each HW of its leaders, rising, and when (s, virtual) it was reached."""
+    """(HW of a leader, when (s, virtual) it was reached), rising."""
     began: dict[int, int] = field(default_factory=dict)
-    """Leader epoch -> where the log of its leader ended when it began."""
+    """Leader epoch -> the end of its leader's log when the epoch began."""
     replicas: dict[int, Replica] = field(default_factory=dict)
     unclean_epoch: int = -1
-    """The leader epoch of the last election of a replica outside the ISR, where it is allowed."""
+    """The leader epoch of the last unclean election, where such elections are allowed."""
     given_up: list[tuple[int, int]] = field(default_factory=list)
-    """Ranges of offsets that were committed, and then lost where loss is expected (power losses
+    """Ranges of offsets that were committed and then lost where loss is expected (power losses
     beyond the promise of acks=all, unclean elections where they are allowed)."""
     undecided: list[tuple[int, int]] = field(default_factory=list)
-    """Ranges of offsets still there whose transaction's marker was given up."""
+    """Ranges of offsets that are still there, but whose transaction's marker was given up."""
     exposed: int = 0
-    """The highest HW; of a compacted topic, whose committed batches are not kept, all that is
-    known."""
+    """The highest HW.  For a compacted topic it is all that is known of what was committed, because
+    the batches are not kept."""
     lost_from: int | None = None
-    """Of a compacted topic: where the log ended that a leader had when it had lost its tail."""
+    """For a compacted topic: the end of the log of a leader that had lost its tail."""
     stood: dict[int, int] = field(default_factory=dict)
-    """CRC -> base offset of each batch that was committed to a compacted topic, cleaned since or
-    not."""
+    """CRC -> base offset of each batch ever committed to a compacted topic, even if it was cleaned
+    away since."""
 
     def counts(self, broker: int) -> bool:
         """Whether a leader's HW may rest on this replica: it is in the ISR, or about to be."""
@@ -124,11 +125,12 @@ class PartitionTruth:
 
     @property
     def known_end(self) -> int:
-        """What every member of the ISR has to hold: the highest HW of any leader."""
+        """The offset up to which every member of the ISR must hold the log: the highest HW of any
+        leader."""
         return self.exposed if self.compacted else self.end
 
     def mark(self, hw: int, now: float) -> None:
-        """Its leader has this HW now; it falls only where a loss is expected."""
+        """Notes that its leader has this HW now; it falls only where a loss is expected."""
         while self.marks and self.marks[-1][0] >= hw:
             self.marks.pop()
         self.marks.append((hw, now))

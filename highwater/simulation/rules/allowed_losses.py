@@ -1,9 +1,9 @@
-"""Expected losses, for the checkers of transactions and groups.
+"""Expected losses, as excuses for the checkers of transactions and groups.
 
-Careless power losses (see `PartitionTruth.given_up`) take acknowledged records away, and with them
-everything that depends on those.  A record whose marker is gone is open again, or shares the fate
-of its producer's next transaction; a lost decision or commit was never made.  The excuses follow
-`given_up`: an offset, or everything written to a log between two moments.
+Power losses beyond the promise of acks=all (see `PartitionTruth.given_up`) take acknowledged
+records away, and everything that depends on them.  A record whose marker is gone is open again, or
+shares the fate of its producer's next transaction; a lost decision or commit counts as never made.
+The excuses follow `given_up`: an offset, or everything written to a log between two moments.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Moment(NamedTuple):
 
 
 def log_of(book: Book, topic: str, key: str) -> PartitionTruth | None:
-    """The coordinator's log for a group or a transactional id."""
+    """The coordinator's log that has this group or transactional id."""
     count = sum(tp.topic == topic for tp in book.partitions)
     return book.partitions.get(TopicPartition(topic, partition_for(key, count))) if count else None
 
@@ -46,15 +46,16 @@ def lost_between(
 
 
 def coordinator_of(book: Book, topic: str, key: str) -> str:
-    """The host that leads the key's log, by ZooKeeper."""
+    """The host that leads the key's log, as ZooKeeper has it."""
     truth = log_of(book, topic, key)
     leader = truth.state.leader if truth is not None and truth.state is not None else -1
     return f"broker-{leader}"
 
 
 def former_leads(book: Book, topic: str, key: str, host: str, since_s: float) -> bool:
-    """Whether a host that ZooKeeper no longer names led the key's log in its own view, at some time
-    since then: what it answered proves nothing.  One that has ceased to lead may not answer."""
+    """Whether a host that ZooKeeper no longer names as the key's leader has led, in its own view,
+    at some time since `since_s`: then its answer proves nothing.  A broker that knows that it has
+    ceased to lead may not answer."""
     truth = log_of(book, topic, key)
     found = truth.replicas.values() if truth is not None else ()
     return any(
@@ -78,7 +79,7 @@ def gave_up(truth: PartitionTruth | None, since: Moment, until: Moment | None = 
 
 
 def losses_of(book: Book, tp: TopicPartition) -> int:
-    """The number of known losses: a record sent now can only fall to later ones."""
+    """The number of known losses: a record sent now can be lost only by later ones."""
     truth = book.partitions.get(tp)
     return len(truth.given_up) if truth is not None else 0
 

@@ -1,28 +1,29 @@
-"""What answers of Fetch and ListOffsets tell clients: HW, LSO, log start, latest, earliest.
+"""Checks the offsets in answers of Fetch and ListOffsets: HW, LSO, log start, latest, earliest.
 
-An answer is made at some moment between its request and its arrival.  A client's question notes
-what the asked broker knows when it begins; the answer, without an error, is compared when it
-arrives.
+A broker makes an answer at some moment between its request and its arrival.  A client's `Question`
+notes what the broker knows when the request is sent; an answer without an error is compared when
+it arrives.
 
-* **Where the broker led throughout**, in one life and without a break, what it knows only rises.
-  So each offset told is between the two moments: R3 for the HW and the log start, T7 for the LSO.
-  The log start is never below the first segment that the broker's disk had when it was asked.
-* **Everywhere** a HW is one that some leader had: never above the committed log (R3).  A leader
-  that was replaced, and does not know it, may tell what it knew: less, but no more.  Only where a
-  part of the committed log was given up, such a leader may still count what its successor lost, and
-  more that its own followers fetch.
+* **If the broker led throughout**, in one life and without a break, what it knows only rises.  So
+  each offset in the answer lies between those of the two moments: R3 for the HW and the log start,
+  T7 for the LSO.  The log start is never below the first segment that the broker's disk had when
+  the request was sent.
+* **In any case** the HW is one that some leader had: never above the committed log (R3).  A leader
+  that was replaced and does not know it may answer with what it knew: less, but no more.  Only if
+  a part of the committed log was given up, such a leader may still count what its successor lost,
+  and more that its own followers fetch.
 * The log start is at most the HW (R3), and the LSO as well (T7).
 * The LSO is the first offset of a transaction that is open below the HW of the same answer, by the
   committed log; where a part of that was given up, by the leader's own disk (T7).  The latest
   offset under read_committed is such an LSO, for a HW of the time in between.
-* A partition that an incremental fetch session leaves out of its answer has no news (KIP-227): what
-  the session told last is held to the same rules, as if it had been told again.
-* A lookup by time finds an offset between log start and HW (R3).  That of the largest timestamp may
-  find a record below the log start whose segment is still there, as in Kafka, whose
-  `UnifiedLog.fetchOffsetByTimestamp` asks the segments alone.
+* A partition that an incremental fetch session leaves out of its answer has no news (KIP-227): the
+  last answer of the session that had it is held to the same rules, as if it had been repeated.
+* A lookup by time finds an offset between log start and HW (R3).  A lookup of the largest timestamp
+  may find a record below the log start whose segment is still there, as in Kafka, where
+  `UnifiedLog.fetchOffsetByTimestamp` looks only at the segments.
 
-`Book.seen` counts what was compared.  Of a compacted topic the committed batches are not kept: its
-HW and LSO are compared with what brokers know, and with the highest HW.
+`Book.seen` counts what was compared.  The committed batches of a compacted topic are not kept, so
+its HW and LSO are compared with what brokers know, and with the highest HW.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ class Knowledge(NamedTuple):
     first_segment: int
 
     def goes_on(self, later: Knowledge) -> bool:
-        """Whether it has led without a break."""
+        """Whether the broker has led without a break from this moment to the later one."""
         return self.partition is later.partition and self.generation == later.generation
 
 
@@ -68,11 +69,11 @@ class Answers:
         self._stable: dict[tuple[TopicPartition, int], StableOffsets] = {}
 
     def question(self, broker: int, tps: Iterable[TopicPartition]) -> Question:
-        """Called when a request is about to be sent to this broker."""
+        """Notes what a broker knows; to be called when a request is about to be sent to it."""
         return _Compared(self, broker, tps)
 
     def known(self, broker: int, tp: TopicPartition) -> Knowledge | None:
-        """None where the broker does not run, or does not lead."""
+        """What a broker knows of a partition now; None if it does not run, or does not lead."""
         partition = self.book.tables.get(broker, {}).get(tp)
         truth = self.book.partitions.get(tp)
         replica = truth.replicas.get(broker) if truth is not None else None
@@ -88,8 +89,8 @@ class Answers:
         )
 
     def stable(self, truth: PartitionTruth, broker: int | None) -> StableOffsets | None:
-        """The LSOs by the committed log, or by this leader's disk where a part of that was given
-        up; None where neither can tell."""
+        """The LSOs by the committed log, or by this leader's disk if a part of the log was given
+        up; None if neither is known."""
         if truth.compacted or (truth.given_up and broker is None):
             return None
         batches: Sequence[Batch] = truth.committed
@@ -103,8 +104,8 @@ class Answers:
 
 
 class _Moments(NamedTuple):
-    """A partition when it was asked for, and when the answer is there; `before` is None unless the
-    broker has led without a break."""
+    """A partition when the request was sent and when the answer came; `before` is None unless the
+    broker has led it without a break."""
 
     truth: PartitionTruth
     before: Knowledge | None
@@ -112,14 +113,15 @@ class _Moments(NamedTuple):
 
 
 class Question:
-    """One request to one broker, until its answer, which is told here.  This one is of a client
-    that no rules watch."""
+    """One request to one broker; its caller reports the answer here.  This class ignores the
+    answer, for clients that no rules watch."""
 
     def fetched(self, got: FetchedPartition) -> None:
         """A partition of a Fetch answer, without an error."""
 
     def left_out(self, told: FetchedPartition) -> None:
-        """An incremental answer has nothing of this partition, of which this was told last."""
+        """An incremental answer leaves this partition out; `told` is what the last answer that had
+        the partition said."""
 
     def latest(self, tp: TopicPartition, offset: int, *, committed: bool = False) -> None:
         """The latest offset of ListOffsets; `committed` under read_committed."""
@@ -128,7 +130,7 @@ class Question:
         """The earliest offset of ListOffsets."""
 
     def dated(self, tp: TopicPartition, offset: int, *, largest: bool = False) -> None:
-        """The offset that ListOffsets found by a time, or of the largest time."""
+        """The offset that ListOffsets found for a timestamp; `largest`: for the largest one."""
 
 
 class _Compared(Question):
@@ -209,7 +211,7 @@ class _Compared(Question):
             self._within("R3", moments, what, hw, moments.before.hw, moments.after.hw)
 
     def _not_beyond(self, truth: PartitionTruth, hw: int, what: str) -> None:
-        """R3: nobody is told of what was never committed."""
+        """R3: no client learns of a HW above what was ever committed."""
         end = max(truth.end, truth.exposed)
         if hw > end and not truth.given_up:
             self._broken("R3", truth.tp, f"{what} {hw}, and only {end} was ever committed")

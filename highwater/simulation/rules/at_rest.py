@@ -1,9 +1,9 @@
-"""What a broker may still have in hand when nothing happens any more.
+"""Checks that a broker has nothing unfinished when nothing happens any more.
 
-State that is only in memory shows itself here: a request whose answer nobody remembers, an ISR that
-somebody was not told of, a file that was deleted and stays open, one that nobody is going to
-delete, a high watermark that is never written down.  All of it is looked for at the end of a run,
-once clients are silent and every partition has its full ISR.
+This finds mistakes in state that is only in memory: a request that will never be answered, an ISR
+that some broker did not learn of, a deleted file that stays open, a file that nobody is going to
+delete, a high watermark that is never written to a checkpoint.  The check is made at the end of a
+run, once clients are silent and every partition has its full ISR.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from highwater.world.sim.zookeeper_server import Znode
 
 _OFTEN_MS = 2000
-"""Only retention that is checked so often has come by while a run is at rest."""
+"""The longest interval of retention's checks with which one is sure to happen while a run rests."""
 _GONE = (".deleted", "-delete")
 
 
@@ -45,8 +45,8 @@ def unrest(
     tree: Mapping[str, Znode],
     addresses: Mapping[int, tuple[str, int]],
 ) -> str | None:
-    """The first thing of one broker that is not at rest, or None.  `marks` are the high watermarks
-    that its disk has, `tree` is ZooKeeper's, `addresses` are those of the brokers."""
+    """The first thing that one broker has not finished, or None.  `marks` are the high watermarks
+    on its disk, `tree` is ZooKeeper's, `addresses` are those of the brokers."""
     if broker is None:
         return "does not run"
     services = broker.services
@@ -74,7 +74,7 @@ def unrest(
 
 
 def mistaken_leader(brokers: Mapping[int, Broker]) -> str | None:
-    """A leader that has another idea of a follower's log than the follower, or None."""
+    """A leader whose idea of a follower's log differs from that log, or None."""
     for number, broker in brokers.items():
         for tp, partition in broker.services.replicas.partitions.items():
             for follower_id, follower in partition.followers.items() if partition.is_leader else ():
@@ -89,7 +89,7 @@ def mistaken_leader(brokers: Mapping[int, Broker]) -> str | None:
 
 def _waiting(services: Services) -> Iterator[str]:
     for kind, (_, waiting) in services.purgatories.sizes().items():
-        if waiting and kind != "Fetch":  # followers always wait
+        if waiting and kind != "Fetch":  # a follower's Fetch always waits
             yield f"has {waiting} delayed operations of {kind}"
 
 
@@ -137,7 +137,7 @@ def _times(broker: Broker, truths: Mapping[TopicPartition, PartitionTruth]) -> I
         truth = truths.get(tp)
         replica = truth.replicas.get(broker.config.broker_id) if truth is not None else None
         if replica is None:
-            # an empty one stays in a directory that failed amid its creation, if the topic is gone
+            # if the topic is gone, an empty log stays in a directory that failed at its creation
             if log.size or tp in truths:
                 yield f"has a log of {tp}, which is not one of its partitions"
             continue
@@ -180,10 +180,10 @@ def _rubbish(services: Services, disk: SimDisk, data: str) -> Iterator[str]:
 
 
 def hasty(disk: SimDisk, process: Life, failed: tuple[str, ...], least_ms: int) -> Iterator[str]:
-    """Deleted segments that a process closed before file.delete.delay.ms was over.  A directory
-    that fails closes all of its files, and may end its broker."""
+    """Deleted segments that a process closed before file.delete.delay.ms was over; not those in a
+    directory that failed, because that closes all its files and may end the broker."""
     for closer, path, after_s in disk.closed:
         if closer is not process or path.startswith(failed) or not path.endswith(".log.deleted"):
             continue
-        if after_s * 1000 < least_ms - 1:  # the delay was counted in floats
+        if after_s * 1000 < least_ms - 1:  # 1 ms for rounding, as the delay was counted in floats
             yield f"closed {path} {after_s * 1000:.0f} ms after it was given that name"
