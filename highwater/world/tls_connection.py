@@ -2,12 +2,12 @@
 
 A handshake is a task of its own, limited in time and in bytes; handshakes make their steps in turn,
 and other tasks run in between.  Before each step it looks whether the peer is still there: in a
-rush of clients most of those whose turn comes late have given up, and no other must wait for them.
-After it the connection is used as any other.  Records are encrypted in the process, so that
-`send_file` reads the file: there is no sendfile.
+rush of clients, most of those whose turn comes late have given up, and no other must wait for them.
+After the handshake the connection is used as any other.  Records are encrypted in the process, so
+`send_file` reads the file instead of calling sendfile.
 
-What was encrypted but not yet taken by the socket is the connection's own.  Until it has left, the
-call that gave the bytes returns None, and the next call with them returns their number.
+The connection keeps bytes that are encrypted but not yet taken by the socket.  Until they have
+left, each call with the bytes that they came from returns None; then a call returns their number.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _HANDSHAKE = 0x16
 
 
 class _Shared:
-    """What all connections of one run share; a process may have a run in each of its threads."""
+    """State that all connections of one trio run share; a process may have one run per thread."""
 
     def __init__(self) -> None:
         self.turn = trio.Lock()
@@ -91,10 +91,12 @@ class TlsConnection:
         self.small_bytes = connection.small_bytes
         self._unsent = memoryview(b"")
         self._owed = 0
-        """Bytes that the caller gave and was not told of, as they have not all left."""
+        """The size of what the caller gave last, until all of it has left: only then does `send`
+        return this number."""
         self._ended = False
         self._filled = False
-        """Whether the last read filled its buffer: more may be here, of which no socket tells."""
+        """Whether the last read filled its buffer.  OpenSSL may then hold more bytes, for which the
+        socket never becomes readable."""
 
     @property
     def certificate(self) -> bytes | None:
@@ -115,7 +117,7 @@ class TlsConnection:
         while True:
             ended: OSError | None = None
             async with self._shared.turn:
-                if received:  # what came while this one waited, perhaps the end
+                if received:  # take what came while this one waited: perhaps the peer's end
                     try:
                         received += self._receive(received, _LOOK_BYTES) or 0
                     except OSError as exc:
@@ -255,7 +257,7 @@ class TlsConnection:
         try:
             self._ssl.unwrap()
         except (ssl.SSLError, ValueError):
-            pass  # it has only asked for the peer's own word, or there was no handshake
+            pass  # the peer has not said that it closes, too, or there was no handshake
         try:
             self._push()
         except OSError:
@@ -264,7 +266,7 @@ class TlsConnection:
 
 
 def tls_reason(exc: ssl.SSLError) -> str:
-    """In words of an operator."""
+    """The reason of an error, in an operator's words."""
     if isinstance(exc, ssl.SSLCertVerificationError):
         return f"the peer's certificate is not accepted: {exc.verify_message}"
     words = (exc.reason or str(exc)).replace("_", " ").lower()

@@ -7,10 +7,10 @@ from __future__ import annotations
 Buffer = bytes | bytearray | memoryview
 
 MAX_ELEMENTS = 250_000
-"""Of all arrays of a client's request.  Each becomes an object of a few hundred bytes, and takes
-about a microsecond of the broker's loop."""
+"""The most elements that all arrays of one client's request may have together.  Each becomes an
+object of a few hundred bytes, and takes about a microsecond of the broker's loop."""
 MAX_TAGS = 1000
-"""Of one section of tagged fields; Kafka's own messages have a handful."""
+"""The most tags in one section of tagged fields; Kafka's own messages have a handful."""
 
 
 def within(left: int, count: int) -> int:
