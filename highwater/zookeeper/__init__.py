@@ -1,9 +1,10 @@
-"""ZooKeeper, served by Python: its tree, its sessions and watches as a pure machine.
+"""A ZooKeeper server in Python; its tree, sessions and watches are a pure machine.
 
-`tree` has the znodes and the changes of them, `acl` who may make one, `watches` who is told, and
-`ensemble` the sessions that do all of this.  None of it knows a clock, a socket or a disk: time and
-zxids are arguments, and events come back as values.  The simulation stands on the same machine.
+`tree` has the znodes and their changes, `acl` decides who may make a change, `watches` knows who is
+notified, and `ensemble` has the sessions, which do all of this.  None of it knows a clock, a socket
+or a disk: time and zxids are arguments, and events are returned as values.  The simulation uses the
+same machine.
 
-Source of what is done, and in which order it is refused: PrepRequestProcessor,
+Source of each operation, and of the order of its checks: PrepRequestProcessor,
 FinalRequestProcessor, DataTree, DataNode and WatchManager of Apache ZooKeeper 3.9.
 """

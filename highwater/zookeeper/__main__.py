@@ -63,10 +63,11 @@ def _words(text: str) -> frozenset[str]:
 
 
 class _Garbage:
-    """For gc.callbacks: what survives a long full collection is passed over by later ones.
+    """A callback for gc.callbacks: later collections ignore what has survived a long full one.
 
-    A full collection walks through every znode (12 ms for 30,000 of them), and the loop stands
-    still meanwhile.  A cycle that was alive then is never freed: some kilobytes of a connection.
+    A full collection walks through every znode (12 ms for 30,000 of them) and stops the loop for
+    that time.  The cost: a cycle that was alive then is never freed (some kilobytes of a
+    connection).
     """
 
     def __init__(self) -> None:

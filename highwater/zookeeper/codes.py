@@ -24,7 +24,7 @@ class Code(IntEnum):
 
 
 class KeeperError(Exception):
-    """A request that is refused; `path` is the znode."""
+    """A request is refused; `path` is the znode."""
 
     def __init__(self, code: Code, path: str = "") -> None:
         super().__init__(f"{code.name} {path}".rstrip())

@@ -1,8 +1,8 @@
-"""The whole of ZooKeeper's state: sessions upon the tree, and the watches on it.
+"""ZooKeeper's whole state: the sessions, the tree that they change, and the watches on it.
 
-Each change, each beginning and end of a session takes a zxid, and so does a change that is refused:
-ZooKeeper numbers a request before it looks at it.  Whoever changes something gets its result and
-what watchers are told, in that order.
+Each change and each beginning or end of a session gets a zxid.  So does a change that is refused:
+ZooKeeper numbers a request before it checks it.  A method that changes something returns its result
+and the notifications of watchers, in that order.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ Op = Create | Delete | SetData | SetAcl | Check
 
 
 class Made(NamedTuple):
-    """What an operation gives: a path where it created one, a Stat where there is one after it."""
+    """The result of an operation: the path, if it created a znode; the Stat, if it has one."""
 
     path: str = ""
     stat: Stat | None = None
@@ -69,13 +69,13 @@ class Session:
     timeout_ms: int
     password: bytes = b""
     ids: list[Id] = field(default_factory=lambda: [rights.ANYONE])
-    """Who its present connection is."""
+    """The ids that its present connection has proved."""
 
 
 class Ensemble:
     def __init__(self) -> None:
         self.zxid = 0
-        """Of the last change."""
+        """The zxid of the last change."""
         self.tree = Tree()
         self.watches = Watches()
         self.sessions: dict[int, Session] = {}
@@ -88,8 +88,8 @@ class Ensemble:
         return session
 
     def end_session(self, id_: int, ms: int) -> tuple[list[str], list[Told]]:
-        """Closed or expired: its ephemerals go; gives them, and who is told.  Nothing where it has
-        ended already."""
+        """Ends a session that was closed or has expired; returns its ephemerals, which are deleted,
+        and the notifications.  Does nothing if it has ended already."""
         if self.sessions.pop(id_, None) is None:
             return [], []
         when = self._next(ms)
@@ -99,7 +99,7 @@ class Ensemble:
         return gone, self.watches.fire(self.tree.commit())
 
     def session(self, id_: int) -> Session:
-        """Raises SESSION_EXPIRED."""
+        """The session of this id; raises SESSION_EXPIRED."""
         found = self.sessions.get(id_)
         if found is None:
             raise KeeperError(Code.SESSION_EXPIRED)
@@ -112,7 +112,7 @@ class Ensemble:
     # --- changes
 
     def write(self, session_id: int, op: Op, ms: int) -> tuple[Made, list[Told]]:
-        """One change; raises KeeperError."""
+        """Makes one change; raises KeeperError."""
         session = self.session(session_id)
         made = self._apply(session, op, self._next(ms))
         return made, self.watches.fire(self.tree.commit())
@@ -120,8 +120,8 @@ class Ensemble:
     def multi(
         self, session_id: int, ops: Sequence[Op], ms: int
     ) -> tuple[list[Made | Code], list[Told]]:
-        """All of them or none.  Where one fails, each has a code: OK for those before it, its own,
-        and RUNTIME_INCONSISTENCY for those after it."""
+        """Makes all changes or none.  If one fails, the results are codes: OK for those before it,
+        its own error, and RUNTIME_INCONSISTENCY for those after it."""
         session, when = self.session(session_id), self._next(ms)
         results: list[Made | Code] = []
         for number, op in enumerate(ops):
@@ -152,7 +152,7 @@ class Ensemble:
                 tree.check(op.path, op.version, ids)
         return Made()
 
-    # --- reads: of a watcher where one wants to be told
+    # --- reads; with a watcher, they set a watch
 
     def get(
         self, session_id: int, path: str, watcher: Hashable | None = None

@@ -1,8 +1,8 @@
-"""The four-letter words: questions of people and of monitoring, each answered by text.
+"""The four-letter words: commands for people and for monitoring, each answered by a text.
 
-Pure: a `View` of the server goes in.  Words that Java's server has and that are not here (gtmk,
-stmk, hash) end their connection without an answer, as a word does that nobody knows.  A latency is
-from the frame that was read to the answer that may be sent.
+Pure: each gets a `View` of the server.  Words that only Java's server has (gtmk, stmk, hash) end
+their connection without an answer, as does an unknown word.  A latency is the time from the reading
+of a frame to the moment when its answer may be sent.
 
 Source: FourLetterCommands and the commands of org.apache.zookeeper.server.command of Apache
 ZooKeeper 3.9, whose layout tools read.
@@ -25,12 +25,12 @@ from highwater.zookeeper.jute import Type
 from highwater.zookeeper.service import Connection, Service
 
 VERSION: Final = "3.9.3-highwater"
-"""Clients take the numbers for what the server can do."""
+"""From the numbers clients conclude what the server can do."""
 
 
 @dataclass(slots=True)
 class Traffic:
-    """Of one connection, or of the whole server."""
+    """Counts and latencies of one connection, or of the whole server."""
 
     received: int = 0
     sent: int = 0
@@ -41,7 +41,7 @@ class Traffic:
     last_ms: int = 0
 
     def answer(self, ms: int) -> None:
-        """One that took so long."""
+        """Counts an answer that took this long."""
         self.least_ms = min(self.least_ms, ms) if self.answered else ms
         self.most_ms = max(self.most_ms, ms)
         self.answered += 1
@@ -55,18 +55,18 @@ class Traffic:
 
 @dataclass(slots=True)
 class Client:
-    """A connection, with what `cons` and `stat` tell of it."""
+    """A connection, with what `cons` and `stat` show of it."""
 
     port: int
     connection: Connection
     since_ms: int
-    """Of the wall clock."""
+    """When it began, by the wall clock."""
     traffic: Traffic = field(default_factory=Traffic)
     last: str = "NA"
     last_xid: int | None = None
     last_zxid: int = -1
     answered_ms: int = 0
-    """When it was answered last, of the server's own clock."""
+    """When it got its last answer, by the server's own clock."""
     queued: int = 0
 
     @property
@@ -94,7 +94,7 @@ class View:
     traffic: Traffic
     config: Mapping[str, object]
     now_ms: int
-    """Of the server's own clock, by which sessions end."""
+    """The time of the server's own clock, by which sessions end."""
     wall_ms: int
     uptime_ms: int
     folder: Path | None
@@ -102,7 +102,7 @@ class View:
 
 
 def allowed(text: str) -> frozenset[str]:
-    """The words that are answered: `*`, or names with commas between; raises ValueError."""
+    """The words that shall be answered, from `*` or names with commas; raises ValueError."""
     if text.strip() == "*":
         return frozenset(_ANSWERS)
     words = frozenset(word.strip() for word in text.split(",") if word.strip())
@@ -113,7 +113,7 @@ def allowed(text: str) -> frozenset[str]:
 
 
 def known(word: bytes) -> str:
-    """The word, or an empty text where it is none."""
+    """The word as text; empty if it is none of the four-letter words."""
     text = word.decode("ascii", "replace")
     return text if text in _ANSWERS else ""
 
@@ -159,7 +159,8 @@ def _outstanding(view: View) -> int:
 
 
 def _nodes(view: View) -> int:
-    """Java's counts the root twice: as `/` and as an empty name."""
+    """The number of znodes as Java's server counts them: the root twice, as `/` and as an empty
+    name."""
     return len(view.service.ensemble.tree.nodes) + 1
 
 

@@ -1,13 +1,13 @@
-"""The state that Java's ZooKeeper would start with from its files, as an ensemble of ours.
+"""Rebuilds the state that Java's ZooKeeper would start with from its files, as an `Ensemble`.
 
-Theory of operation.  As Java does it: the latest snapshot that is whole, and each change of the
-logs after it.  A snapshot is taken while changes are made, so that it holds some of them already,
-and parts of them; carrying those out again must do no harm, and that is why nothing here is
-refused that the tree would refuse: a znode to create may be there, one to delete may be gone.
+Theory of operation.  As in Java, it takes the latest snapshot that is whole, and each change in the
+logs after it.  Java takes a snapshot while changes are made, so it may contain some of them, or
+parts of them, already.  To carry those out again must do no harm.  So changes are accepted here
+that the tree would refuse: a znode to create may exist, one to delete may be gone.
 
-Java does not look whether a change is missing.  Here each must follow the one before, as the
-numbers tell, and the digest at the end must be the tree's: a log that somebody has deleted would
-else be left out in silence.  A last log that is gone leaves no trace, if a snapshot has none.
+Java does not check whether a change is missing.  Here the zxids must follow each other, and the
+digest at the end must be that of the tree; otherwise a log that somebody has deleted would be
+skipped silently.  Only the loss of the last log goes unnoticed, if no snapshot shows it.
 
 Source: FileTxnSnapLog.restore, DataTree.processTxn and ZooKeeperServer.loadData of Apache
 ZooKeeper 3.9.
@@ -41,11 +41,12 @@ _EPOCH_BITS = 32
 
 
 class NotHere(Exception):
-    """Data that cannot be gone on with; the message names what, and the remedy."""
+    """The import cannot go on; the message names what is wrong, and the remedy."""
 
 
 def password_of(session_id: int) -> bytes:
-    """As Java makes it anew each time: sixteen bytes of a generator whose seed is the id.
+    """A session's password, as Java computes it whenever it is needed: sixteen bytes of a random
+    generator whose seed comes from the id.
 
     Source: ZooKeeperServer.generatePasswd, and java.util.Random.
     """
@@ -59,7 +60,7 @@ def password_of(session_id: int) -> bytes:
 
 
 class Restored:
-    """What is rebuilt, change by change."""
+    """The state while it is rebuilt, change by change."""
 
     def __init__(self, snapshot: Snapshot, zxid: int) -> None:
         self.zxid = zxid
@@ -73,7 +74,7 @@ class Restored:
                 self._own.setdefault(node.owner, {})[path] = None
 
     def apply(self, entry: Entry) -> None:
-        """One that the snapshot is past is left out; raises NotHere where some are missing."""
+        """Carries out a change, unless the snapshot has it; raises NotHere if some are missing."""
         if entry.zxid <= self.zxid:
             return
         if not _follows(entry.zxid, self.zxid):
@@ -139,12 +140,12 @@ class Restored:
             self._own.get(node.owner, {}).pop(path, None)
 
     def ensemble(self) -> Ensemble:
-        """When there are no more changes; raises NotHere."""
+        """The ensemble, after the last change; raises NotHere."""
         self._check_end()
         for path, node in self._nodes.items():
             self._check(path, node)
         for owner in [one for one in self._own if one not in self._sessions]:
-            for path in self._own[owner].copy():  # Java ends these at its start
+            for path in self._own[owner].copy():  # Java deletes these at its start
                 self._delete(path, self.zxid)
         zk = Ensemble()
         zk.zxid, zk.tree.nodes = self.zxid, self._nodes
@@ -190,7 +191,7 @@ def _check_acl(path: str, acl: Sequence[Acl]) -> None:
 
 
 def _follows(zxid: int, last: int) -> bool:
-    """The next one; or the first of a later epoch, which the high half is."""
+    """Whether a zxid is the next one, or the first of a later epoch (the upper 32 bits)."""
     return zxid == last + 1 or (
         zxid >> _EPOCH_BITS > last >> _EPOCH_BITS and zxid & ((1 << _EPOCH_BITS) - 1) == 1
     )

@@ -1,17 +1,17 @@
-"""ZooKeeper's own files, Java's, as values: a snapshot's znodes and sessions, and a log's changes.
+"""Reads the files of Java's ZooKeeper: a snapshot's znodes and sessions, and a log's changes.
 
 Theory of operation.  A log is a header and records: an Adler-32, the length, a header with the
 zxid, the change, the digest of the tree after it, and the byte `B`.  Java preallocates a log with
-zeros, and a record of length 0 is its end; so is a record whose `B` is not there, which a crash
-has cut short.  Java believes that of whatever comes after it, too.  Here what follows must be
-zeros, and no whole record may be within what seems to be one that was cut short: damage amid a log
-would else take along, in silence, all that comes after it.
+zeros, and a record of length 0 is its end.  A record without its `B` is an end, too: a crash has
+cut it short.  Java ignores whatever comes after such an end.  Here only zeros may follow, and what
+seems to be a record cut short may contain no whole record: otherwise damage in the middle of a log
+would silently drop everything after it.
 
 A snapshot is a header, the sessions, the ACLs by number, and the znodes, parents first, until the
-path `/`; then an Adler-32 of all before it.  After it may come the digest of the tree, and the last
-zxid, each with a sum of its own.
+path `/`; then an Adler-32 of all this.  The digest of the tree and the last zxid may follow, each
+with a checksum of its own.
 
-Pure, and what is no such file raises Damaged with the place.  Source: FileSnap, FileTxnLog,
+Pure; raises Damaged, with the position, for what is no such file.  Source: FileSnap, FileTxnLog,
 SerializeUtils, DataTree.deserialize, SnapStream and DigestCalculator of Apache ZooKeeper 3.9.
 """
 
@@ -31,27 +31,27 @@ from highwater.zookeeper.tree import Znode
 LOG_MAGIC, SNAPSHOT_MAGIC, VERSION = b"ZKLG", b"ZKSN", 2
 HEAD_BYTES: Final = 16
 LARGEST: Final = 64 << 20
-"""A record of a log beyond this is none: jute.maxbuffer is 1 MiB, and seldom more than ten."""
+"""A larger size is that of no record: jute.maxbuffer is 1 MiB, and seldom more than ten."""
 CREATE_SESSION, DELETE_CONTAINER = -10, 20
 DIGESTS: Final = 2
-"""The version of digests that is compared; Java leaves others alone, too."""
+"""The only version of digests that is compared, as in Java."""
 CONTAINER: Final = -(1 << 63)
-"""It stands in the place of a container's session."""
+"""The value in the session's field of a container znode."""
 TTL: Final = -(1 << 56)
-"""The high byte of a time to live, which stands there, too."""
+"""The high byte of a time to live, which is in the same field."""
 _OPEN_ID: Final = -1
 _ENTRY = struct.Struct(">qi")
 _PERSISTED = struct.Struct(">qqqqiiiqq")
 """czxid, mzxid, ctime, mtime, version, cversion, aversion, ephemeralOwner, pzxid."""
 _DIGESTED = struct.Struct(">qqqqqiiiq")
 _HEADS = re.compile(rb"(?=\0{4}[\s\S]{4}\0[\s\S]{3})")
-"""A checksum of 32 bits in 64, and a length below 16 MiB; one may begin within another."""
+"""A 32-bit checksum in 64 bits, and a length below 16 MiB; matches may overlap."""
 _END_OF_RECORD: Final = 0x42
 _TXN_DIGEST_BYTES, _SEAL_BYTES = 12, 13
 
 
 class Damaged(Exception):
-    """What is no file of ZooKeeper's; `at` is the place in it."""
+    """The bytes are no valid file of ZooKeeper; `at` is the position of the damage."""
 
     def __init__(self, at: int, why: str) -> None:
         super().__init__(f"at byte {at}: {why}")
@@ -63,11 +63,11 @@ class Snapshot:
     sessions: dict[int, int]
     """Id -> time-out in ms."""
     nodes: dict[str, Znode]
-    """By path, that of the root being `/`; `created` is what Java keeps as cversion."""
+    """Path -> znode, with `/` for the root; `created` has what Java keeps as cversion."""
     digest_zxid: int = 0
-    """Of the last change that it may hold: it is taken while others are made."""
+    """The zxid of the last change that it may contain: changes go on while it is taken."""
     digest: int | None = None
-    """Of the tree after that one; None where none is told."""
+    """The digest of the tree after that change; None if the file has none."""
 
 
 class Create(NamedTuple):
@@ -76,9 +76,9 @@ class Create(NamedTuple):
     acl: Sequence[Acl]
     owner: int
     cversion: int
-    """The parent's after it; -1 where an older release has not told."""
+    """The parent's cversion after the change; -1 if an older release did not write it."""
     adjusts: bool
-    """Whether a znode that is there already still counts for its parent: `create` does so."""
+    """Whether the parent's cversion changes even if the znode exists already, as for `create`."""
 
 
 class Delete(NamedTuple):
@@ -103,7 +103,7 @@ class Opened(NamedTuple):
 
 class Closed(NamedTuple):
     paths: list[str]
-    """Its ephemerals, where they are told."""
+    """The session's ephemerals, if the record has them."""
 
 
 Change = Create | Delete | SetData | SetAcl | Opened | Closed
@@ -118,16 +118,16 @@ class Entry:
     session: int
     ms: int
     changes: list[Change] = field(default_factory=list)
-    """None of a change that was refused, which has a zxid all the same."""
+    """Empty for a change that was refused, which has a zxid all the same."""
     digest: int | None = None
-    """Of the tree after it."""
+    """The digest of the tree after these changes."""
 
 
 # --- a log
 
 
 def entries(data: bytes) -> Iterator[Entry]:
-    """Each record, up to the end of the log, or to one that a crash has cut short."""
+    """Yields each record, up to the end of the log or a record that a crash has cut short."""
     _header(data, LOG_MAGIC)
     at, used = HEAD_BYTES, len(data.rstrip(b"\0"))
     while at + _ENTRY.size <= len(data):
@@ -149,27 +149,27 @@ def entries(data: bytes) -> Iterator[Entry]:
             raise Damaged(at, str(error)) from None
         yield entry
         at = end + 1
-    if at + _ENTRY.size < used:  # less is the head of a record that a crash has cut short
+    if at + _ENTRY.size < used:  # fewer bytes are a record's head that a crash has cut short
         raise Damaged(at, "the log ends, and more comes after its end")
 
 
 def _check_torn(data: bytes, at: int, end: int, used: int) -> None:
-    """A record without its end is what a crash leaves, where nothing follows and it is not whole
-    by another length."""
+    """Raises Damaged for a record without its end, unless a crash may have left it: nothing follows
+    it, and with another length it would not be whole."""
     if end < used or _has_record(data, at + 1, used):
         raise Damaged(at, "a record without its end, and more comes after it")
     (crc, told), start = _ENTRY.unpack_from(data, at), at + _ENTRY.size
     try:
         _, size = _entry(at, data[start:used])
     except BadFrame:
-        return  # it is cut short
+        return  # the record is cut short
     for whole in (size, size - _TXN_DIGEST_BYTES):
         if whole != told and zlib.adler32(memoryview(data)[start : start + whole]) == crc:
             raise Damaged(at, "a whole record has the length of another")
 
 
 def _has_record(data: bytes, at: int, used: int) -> bool:
-    """Whether a whole one begins anywhere from there on."""
+    """Whether a whole record begins anywhere at or after `at`."""
     for found in _HEADS.finditer(data, at, used):
         crc, size = _ENTRY.unpack_from(data, found.start())
         start = found.start() + _ENTRY.size
@@ -183,7 +183,7 @@ def _has_record(data: bytes, at: int, used: int) -> bool:
 
 
 def _entry(at: int, payload: bytes) -> tuple[Entry, int]:
-    """The record, and how many bytes it takes; raises BadFrame."""
+    """The record, and its length in bytes; raises BadFrame."""
     reader = Reader(payload)
     session, _, zxid, ms, kind = (
         reader.int64(), reader.int32(), reader.int64(), reader.int64(), reader.int32(),
@@ -213,7 +213,7 @@ def _change(kind: int, reader: Reader, session: int) -> Change:
         case Type.SET_ACL:
             return SetAcl(_path(reader, root=True), _acl(reader), reader.int32())
         case Type.CLOSE:
-            # a release before 3.6 tells no paths; a digest has as many bytes as a path of four
+            # a release before 3.6 writes no paths; a digest is as long as a path of four bytes
             bare = reader.left == 0 or (
                 reader.left == _TXN_DIGEST_BYTES and reader.peek_int32() == DIGESTS
             )
@@ -239,7 +239,7 @@ def _create(kind: int, reader: Reader, session: int) -> Create:
 
 
 def _multi(reader: Reader, session: int) -> list[Change]:
-    """Nothing, where one of its parts is an error."""
+    """The changes of a multi; none if one of its parts is an error."""
     parts = [(reader.int32(), reader.buffer()) for _ in range(reader.count())]
     if any(kind == Type.ERROR for kind, _ in parts):
         return []
@@ -278,7 +278,7 @@ def snapshot(data: bytes) -> Snapshot:
             zxid, digest = _digest(reader)
             _seal(data, reader)
         if reader.left:
-            reader.int64()  # the last zxid, which the file's name has
+            reader.int64()  # the last zxid, which is also in the file's name
             _seal(data, reader)
     except BadFrame as error:
         raise Damaged(len(data) - reader.left, str(error)) from None
@@ -342,7 +342,7 @@ def _header(data: bytes, magic: bytes) -> None:
 
 
 def digest_of(nodes: dict[str, Znode]) -> int:
-    """As Java has it of the whole tree: the sum of its znodes', signed."""
+    """Java's digest of a whole tree: the signed sum of its znodes' digests."""
     total = 0
     for path, node in nodes.items():
         if path.startswith("/zookeeper/"):

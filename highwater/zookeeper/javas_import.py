@@ -1,8 +1,8 @@
-"""Java's data in a folder, made ours: `highwater zookeeper import`.
+"""Converts the data of Java's ZooKeeper in a folder to ours: `highwater zookeeper import`.
 
-Nothing is changed before all is read and found sound.  Then the snapshot is written, and the log
-that goes on after it; the renaming of `version-2` comes last, and it alone decides whose data the
-folder has.  Whoever cuts this off before has Java's data as they were.
+Nothing is changed before all is read and found sound.  Then our snapshot is written, and the log
+that continues it.  The renaming of `version-2` comes last, and it alone decides whose data the
+folder has: if the import is interrupted before, Java's data are as they were.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from highwater.zookeeper.store import Store
 JAVAS: Final = "version-2"
 _NAME = re.compile(r"(snapshot|log)\.([0-9a-f]{1,16})(\.gz|\.snappy)?")
 MOST: Final = 1 << 30
-"""Bytes of a snapshot when it is unpacked."""
+"""The most bytes of an unpacked snapshot."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Imported:
 
 
 def take_over(data: Path, warn: Callable[[str], None]) -> Imported:
-    """Of the folder that has `version-2`; raises NotHere, whose message is a line for users."""
+    """Imports the data in the folder that has `version-2`; raises NotHere with a line for users."""
     if mine := sorted(path.name for path in data.glob("*.*") if _NAME.fullmatch(path.name)):
         raise NotHere(
             f"{data} has data of the embedded ZooKeeper already ({', '.join(mine)}): delete them"
@@ -54,7 +54,7 @@ def take_over(data: Path, warn: Callable[[str], None]) -> Imported:
 
 
 def _sync(folder: Path) -> None:
-    """Ours are on the disk by their names before Java's lose theirs."""
+    """Puts the names of our files on the disk, before Java's folder is renamed."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -83,7 +83,7 @@ def read(folder: Path, warn: Callable[[str], None]) -> Ensemble:
     for number, (_, path) in enumerate(logs[first:], first + 1):
         data = path.read_bytes()
         if not data and number == len(logs):
-            break  # it was begun, and nothing written
+            break  # a log that was begun and never written to
         try:
             for entry in javas_files.entries(data):
                 restored.apply(entry)
@@ -103,7 +103,7 @@ def read(folder: Path, warn: Callable[[str], None]) -> Ensemble:
 
 
 def without_effect(zk: Ensemble) -> Iterator[str]:
-    """What is kept as it is, and does nothing in our server."""
+    """A warning for each thing that is kept as it is, but has no effect in our server."""
     quota = zk.tree.nodes.get("/zookeeper/quota")
     if quota is not None and quota.children:
         yield "the quotas below /zookeeper/quota have no effect: the embedded ZooKeeper has none"
@@ -120,7 +120,7 @@ def without_effect(zk: Ensemble) -> Iterator[str]:
 
 
 def _latest(folder: Path, warn: Callable[[str], None]) -> tuple[Restored, int]:
-    """What the latest whole snapshot gives, and the zxid of the latest that is not."""
+    """The state of the latest whole snapshot, and the zxid of the latest damaged one."""
     snapshots, newer, why = _numbered(folder, "snapshot"), 0, ""
     for zxid, path in reversed(snapshots):
         try:

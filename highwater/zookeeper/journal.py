@@ -1,16 +1,16 @@
-"""The log of changes and the snapshot, as bytes: what a restart rebuilds the ensemble from.
+"""The log of changes and the snapshot, as bytes, from which a restart rebuilds the ensemble.
 
-Theory of operation.  Each change is written as it was carried out: a sequential name is spelt out,
-`auth` stands for nobody any more, and of a refused one there is the zxid alone.  So replaying
-needs neither rights nor chance, and gives the very same tree, Stats included.  A record is its
-size, the CRC-32C of its payload, and the payload.
+Theory of operation.  Each change is written as it was carried out: with the whole name of a
+sequential znode, with real ids in place of `auth`, and only as a zxid if it was refused.  So a
+replay needs neither rights nor random numbers, and leads to exactly the same tree, Stats included.
+A record is its size, the CRC-32C of its payload, and the payload.
 
-The first record that is cut short or does not match ends the log.  It may be what a crash has left
-half written, or damage in the midst of what was acknowledged: `torn` tells one from the other, and
-the zxids, of which none is left out, whether a record or a whole log is missing.
+The first record that is cut short or does not match its CRC ends the log.  Either a crash has left
+it half written, or acknowledged data are damaged: `torn` decides which.  As no zxid is left out,
+the zxids show whether a record or a whole log is missing.
 
-A snapshot is such records, too: each session and each znode, parents first, and its last zxid at
-the end, with how many there are.  One without that end is none.
+A snapshot consists of such records, too: each session and each znode, parents first, and at the end
+the last zxid, with the number of records.  A snapshot without that end is not valid.
 """
 
 from __future__ import annotations
@@ -40,16 +40,16 @@ from highwater.zookeeper.tree import ANY_VERSION, Znode
 
 _HEAD = struct.Struct(">iI")
 _CHANGE = struct.Struct(">iqqq")
-"""Kind, zxid, time in ms, session."""
+"""(kind, zxid, time in ms, session)"""
 _NODE = struct.Struct(">qqqqqqiii")
 _ALL: Final = [Id("super", "")]
 OPEN_SESSION, END_SESSION, NODE, END, REFUSED, GOES_ON = -100, -101, -102, -103, -104, -105
-"""Kinds beside those of changes."""
+"""Kinds of records that are no changes of znodes."""
 _OF_A_LOG: Final = (Type.MULTI, OPEN_SESSION, END_SESSION, REFUSED, GOES_ON)
 _BEGINNINGS: Final = [kind.to_bytes(4, signed=True) for kind in _OF_A_LOG]
 _ANY_BEGINNING: Final = re.compile(b"|".join(map(re.escape, _BEGINNINGS)))
 LARGEST: Final = 64 << 20
-"""A record beyond this is none: a multi of requests of the largest size has never been that."""
+"""A larger size is that of no record: no multi, even of the largest requests, comes near it."""
 
 
 def sealed(payload: bytes) -> bytes:
@@ -57,7 +57,7 @@ def sealed(payload: bytes) -> bytes:
 
 
 def records(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """Each payload with the position after it, up to the first that is broken."""
+    """Yields the position after each record and its payload, up to the first broken record."""
     at = 0
     while at + _HEAD.size <= len(data):
         size, crc = _HEAD.unpack_from(data, at)
@@ -72,8 +72,8 @@ def records(data: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def torn(data: bytes, at: int, next_zxid: int) -> bool:
-    """Whether what comes after the last whole record is what a crash leaves: nothing but zeros,
-    which a file that has grown holds before its data, or the beginning of one more record."""
+    """Whether a crash may have left what comes after the last whole record: only zeros, which a
+    file that has grown holds before it gets its data, or the beginning of one more record."""
     rest = data[at:]
     if not rest.strip(b"\0"):
         return True
@@ -84,7 +84,7 @@ def torn(data: bytes, at: int, next_zxid: int) -> bool:
         return True
     payload = rest[_HEAD.size :]
     if size <= len(payload) or crc32c(payload) == crc:
-        return False  # all of it is there, and is not what was written
+        return False  # the record is complete, but is not what was written
     if not any(payload[:4] == kind[: len(payload)] for kind in _BEGINNINGS):
         return False
     if len(payload) < _CHANGE.size:
@@ -94,7 +94,8 @@ def torn(data: bytes, at: int, next_zxid: int) -> bool:
 
 
 def _has_record(data: bytes) -> bool:
-    """Whether a whole one is anywhere within: the length before it is wrong, and not its end."""
+    """Whether the bytes contain a whole record: then the length before it is wrong, and the record
+    before it was not cut short."""
     for found in _ANY_BEGINNING.finditer(data):
         start = found.start()
         if start >= _HEAD.size:
@@ -118,17 +119,18 @@ def session_ended(zk: Ensemble, id_: int, ms: int) -> bytes:
 
 
 def refused(zk: Ensemble) -> bytes:
-    """A change that was not made has a zxid that its client has seen: no later one may have it."""
+    """The record of a refused change: its client has seen the zxid, so no later change may get it.
+    """
     return sealed(_CHANGE.pack(REFUSED, zk.zxid, 0, 0))
 
 
 def goes_on(zxid: int) -> bytes:
-    """The last record of a log: the next one begins with this zxid."""
+    """The last record of a log, with the zxid at which the next log begins."""
     return sealed(_CHANGE.pack(GOES_ON, zxid, 0, 0))
 
 
 def next_log(payload: bytes) -> int:
-    """What `goes_on` tells; 0 of another record."""
+    """The zxid in a record of `goes_on`; 0 for any other record."""
     kind, zxid, _, _ = _CHANGE.unpack_from(payload)
     return zxid if kind == GOES_ON else 0
 
@@ -136,7 +138,7 @@ def next_log(payload: bytes) -> int:
 def changed(
     zk: Ensemble, session_id: int, ops: Sequence[Op], made: Sequence[Made], ms: int
 ) -> bytes:
-    """One change, or the parts of a multi that succeeded."""
+    """The record of one change, or of the parts of a multi that succeeded."""
     body = b"".join(part for op, one in zip(ops, made, strict=True) for part in _part(zk, op, one))
     return sealed(_CHANGE.pack(Type.MULTI, zk.zxid, ms, session_id) + body)
 
@@ -160,14 +162,15 @@ def _part(zk: Ensemble, op: Op, made: Made) -> Iterator[bytes]:
 
 
 def _acl(zk: Ensemble, path: str) -> Sequence[Acl]:
-    """As it was fixed in the end; a later part of the same multi may have deleted the znode."""
+    """A znode's ACL in its stored form; the open one if a later part of the same multi deleted the
+    znode."""
     node = zk.tree.nodes.get(path)
     return OPEN if node is None else node.acl
 
 
 def replay(zk: Ensemble, payload: bytes) -> None:
-    """Carries out a record of the log, unless the ensemble is past it; raises BadFrame for one that
-    is whole and makes no sense."""
+    """Carries out a record of the log, unless the ensemble has it already; raises BadFrame for a
+    record that is whole but makes no sense."""
     reader = Reader(payload)
     kind, zxid, ms, session_id = reader.int32(), reader.int64(), reader.int64(), reader.int64()
     if kind == GOES_ON or zxid <= zk.zxid:
@@ -199,7 +202,7 @@ def replay(zk: Ensemble, payload: bytes) -> None:
 
 
 def snapshot(zk: Ensemble) -> Iterator[bytes]:
-    """Record by record, of the ensemble as it stays meanwhile."""
+    """Yields the records of a snapshot; the ensemble must not change meanwhile."""
     for session in zk.sessions.values():
         yield session_opened(zk, session, 0)
     waiting, count = ["/"], len(zk.sessions)
@@ -221,7 +224,7 @@ def snapshot(zk: Ensemble) -> Iterator[bytes]:
 
 
 def restored(data: bytes) -> Ensemble | None:
-    """The ensemble of a snapshot; None where it is not whole."""
+    """The ensemble in a snapshot; None if the snapshot is not whole."""
     zk = Ensemble()
     zk.tree.nodes.clear()
     for count, (at, payload) in enumerate(records(data)):

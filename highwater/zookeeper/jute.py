@@ -20,7 +20,7 @@ from highwater.zookeeper.tree import NULL, Event, Null, Stat
 
 PING_XID, AUTH_XID, NOTIFICATION_XID, SET_WATCHES_XID = -2, -4, -1, -8
 CONNECTED: Final = 3
-"""The only state of which a notification tells here.  Source: KeeperState.SyncConnected."""
+"""The only state that notifications have here.  Source: KeeperState.SyncConnected."""
 _INT, _LONG, _BOOL = Struct(">i"), Struct(">q"), Struct(">?")
 _STAT = Struct(">qqqqiiiqiiq")
 _REPLY = Struct(">iqi")
@@ -29,7 +29,7 @@ _EPHEMERAL, _SEQUENTIAL = 1, 2
 
 
 class Type(IntEnum):
-    """Of a request.  Source: ZooDefs.OpCode."""
+    """The types of requests.  Source: ZooDefs.OpCode."""
 
     CREATE = 1
     DELETE = 2
@@ -64,7 +64,7 @@ class Type(IntEnum):
 
 
 class BadFrame(ValueError):
-    """Bytes that are no request."""
+    """The bytes are no valid request."""
 
 
 class Connect(NamedTuple):
@@ -76,11 +76,11 @@ class Connect(NamedTuple):
     password: bytes
     read_only: bool
     tells_read_only: bool
-    """Whether the client knows of read-only servers, and its answer has the field."""
+    """Whether the client knows read-only servers, so that the answer must have that field."""
 
 
 class Reader:
-    """Of one frame; raises BadFrame."""
+    """Reads the fields of one frame; raises BadFrame."""
 
     def __init__(self, frame: bytes) -> None:
         self._frame = frame
@@ -110,7 +110,7 @@ class Reader:
         return found
 
     def struct(self, form: Struct) -> tuple[int, ...]:
-        """Several numbers."""
+        """Reads several numbers."""
         if form.size > self.left:
             raise BadFrame("it ends within a number")
         self._at += form.size
@@ -149,7 +149,7 @@ class Reader:
         return found
 
     def count(self) -> int:
-        """Of a vector."""
+        """Reads the number of elements of a vector."""
         count = self._number(_INT)
         if count > self.left // 4:
             raise BadFrame(f"a vector of {count} records, where {self.left} bytes are left")
@@ -170,7 +170,8 @@ def read_connect(frame: bytes) -> Connect:
 
 
 def read_op(kind: int, reader: Reader) -> Op:
-    """One change, also within a multi; raises UNIMPLEMENTED for containers and times to live."""
+    """Reads one change, alone or in a multi; raises UNIMPLEMENTED for containers and times to live.
+    """
     match kind:
         case Type.CREATE | Type.CREATE_2:
             path, data, acl, flags = reader.text(), reader.buffer(), reader.acl(), reader.int32()
@@ -190,18 +191,18 @@ def read_op(kind: int, reader: Reader) -> Op:
 
 
 def read_multi(reader: Reader) -> list[tuple[int, Op]]:
-    """Each operation with its type."""
+    """Reads each operation of a multi, with its type."""
     found: list[tuple[int, Op]] = []
     while True:
         kind, done = reader.int32(), reader.flag()
-        reader.int32()  # an error, which a request has not
+        reader.int32()  # the error code, which has no meaning in a request
         if done:
             return found
         found.append((kind, read_op(kind, reader)))
 
 
 def read_multi_read(reader: Reader) -> list[tuple[int, str]]:
-    """The type and path of each read; a watch is none of it."""
+    """Reads the type and path of each read in a multi; watches are ignored."""
     found: list[tuple[int, str]] = []
     while True:
         kind, done = reader.int32(), reader.flag()
@@ -246,13 +247,13 @@ def acls(values: Iterable[Acl]) -> bytes:
 
 
 def clients(ids: Iterable[Id]) -> bytes:
-    """Of whoAmI: a digest's id is told without its hash."""
+    """The answer to whoAmI; the id of a digest is shown without its hash."""
     found = [text(one.scheme) + text(one.id.partition(":")[0]) for one in ids]
     return _INT.pack(len(found)) + b"".join(found)
 
 
 def made(kind: int, result: Made) -> bytes:
-    """What a change gives."""
+    """The body of the answer to a change."""
     match kind:
         case Type.CREATE:
             return text(result.path)
@@ -266,7 +267,7 @@ def made(kind: int, result: Made) -> bytes:
 
 
 def multi(results: Sequence[tuple[int, bytes | Code]]) -> bytes:
-    """Of each part its type, and its body or its error."""
+    """The body of the answer to a multi: for each part its type, and its body or error."""
     parts = []
     for kind, result in results:
         if isinstance(result, Code):
@@ -290,6 +291,6 @@ def notification(event: Event, path: str, zxid: int) -> bytes:
 
 
 def connected(asked: Connect, timeout_ms: int, session_id: int, password: bytes) -> bytes:
-    """The answer to a session's first frame; a time-out of 0: the session is over."""
+    """The answer to a session's first frame; a time-out of 0 means that the session is over."""
     head = struct.pack(">iiq", 0, timeout_ms, session_id)
     return frame(head + buffer(password) + b"\0" * asked.tells_read_only)

@@ -1,9 +1,9 @@
-"""One connection's socket: the frames that come, and the bytes that wait to be sent.
+"""One connection's socket: the frames that arrive, and the bytes that wait to be sent.
 
 Theory of operation.  `Connection.out` has answers whose changes may not be on the disk yet; only
-what is given to `send` goes out.  Who asks and does not read is not heard until it has read
-(`room`), and who is told too much without reading is cut off, since its watches tell it whether it
-asks or not.
+what is given to `send` goes out.  A client that does not read its answers gets no further request
+served until it does (`room`).  That does not limit notifications of its watches, so a client for
+which too many bytes wait is cut off.
 """
 
 from __future__ import annotations
@@ -19,38 +19,38 @@ from highwater.zookeeper.four_letter_words import Client, Traffic
 from highwater.zookeeper.service import Connection
 
 LARGEST: Final = 0xFFFFF
-"""jute.maxbuffer: who announces more is cut off, as by Java's server."""
+"""jute.maxbuffer: a client that announces a larger frame is cut off, as by Java's server."""
 ENOUGH: Final = 1 << 20
-"""Bytes that wait for a client: above it is not heard."""
+"""While more bytes wait for a client, its requests are not read."""
 MOST_WAITING: Final = 16 << 20
-"""Bytes that wait for a client: above it is cut off."""
+"""If more bytes wait for a client, it is cut off."""
 MOST_IN_ALL: Final = 256 << 20
-"""Bytes that wait for all clients: above, who is to get more is cut off."""
+"""If more bytes wait for all clients together, the next one that would get more is cut off."""
 LINGER_S: Final = 5.0
-"""The time to take what was said before the end."""
+"""How long a client may take to read the last answers on a connection that ends."""
 _TURN: Final = 32
-"""Frames of one client that are dealt with before others have their turn."""
+"""How many frames of one client are served before others have their turn."""
 _SIZE = struct.Struct(">i")
 
 
 @dataclass(slots=True)
 class All:
-    """Of all connections together."""
+    """The state that all connections share."""
 
     waiting: int = 0
-    """Bytes."""
+    """How many bytes wait to be sent to all clients."""
     traffic: Traffic = field(default_factory=Traffic)
 
 
 class Line:
-    """Raises OSError where the client is gone already."""
+    """One connection's socket; making it raises OSError if the client has gone already."""
 
     def __init__(self, stream: trio.SocketStream, all_: All, wall_ms: int) -> None:
         host, port = stream.socket.getpeername()[:2]
         self.connection = Connection(str(host))
         self.client = Client(int(port), self.connection, wall_ms)
         self.scope = trio.CancelScope()
-        """Of all that is done for it."""
+        """The scope of all work for this connection."""
         self._stream = stream
         self._got = bytearray()
         self._turn = 0
@@ -63,7 +63,7 @@ class Line:
     # --- what comes
 
     async def frame(self) -> bytes | None:
-        """The next one; None at the end, and where it is too large or less than nothing."""
+        """The next frame; None at the end, or if its size is too large or negative."""
         self._turn += 1
         if self._turn >= _TURN:
             self._turn = 0
@@ -75,7 +75,7 @@ class Line:
         return await self._take(size) if 0 <= size <= LARGEST else None
 
     async def word(self) -> bytes:
-        """The first four bytes, which stay."""
+        """The first four bytes, which are not consumed."""
         await self._fill(_SIZE.size)
         return bytes(self._got[: _SIZE.size])
 
@@ -97,14 +97,15 @@ class Line:
     # --- what goes
 
     def take_out(self) -> list[bytes]:
-        """What the service has put out; who takes it sends it when it is on the disk."""
+        """Takes the frames in `Connection.out`; the caller sends them once their changes are on the
+        disk."""
         out, self.connection.out = self.connection.out, []
         self.client.queued += len(out)
         return out
 
     def send(self, out: list[bytes]) -> None:
-        """In the order of the calls.  What the kernel takes at once, as it mostly does, needs no
-        other task's turn."""
+        """Sends frames, in the order of the calls.  Mostly the kernel takes them at once; then no
+        other task is needed."""
         if out and not self._size and not self.connection.closing:
             data = b"".join(out)
             gone = self._write(data)
@@ -123,19 +124,19 @@ class Line:
         self._ready.set()
 
     def _write(self, data: bytes) -> int:
-        """How many of the bytes the kernel has taken."""
+        """Returns how many of the bytes the kernel has taken."""
         try:
             return os.write(self._stream.socket.fileno(), data)
-        except OSError:  # it takes none, or the client is gone, as who sends will find
+        except OSError:  # it would block, or the client has gone, which `sends` will notice
             return 0
 
     async def room(self) -> None:
-        """Until it has read what it asked for."""
+        """Waits until the client has read enough of its answers."""
         while self._size > ENOUGH:
             await self._read.wait()
 
     async def sends(self) -> None:
-        """All that is given to `send`; until the connection is to end and has got it."""
+        """Sends what `send` has queued; returns when the connection is closing and all is sent."""
         while True:
             await self._ready.wait()
             self._ready = trio.Event()
@@ -160,6 +161,6 @@ class Line:
         self._all.traffic.sent += frames
 
     def end(self) -> None:
-        """Nothing waits for it any more."""
+        """Takes the bytes that still wait for this connection out of the common sum."""
         self._all.waiting -= self._size
         self._size = 0

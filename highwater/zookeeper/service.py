@@ -1,16 +1,16 @@
-"""What the server does with each frame: a pure machine of connections and sessions in time.
+"""Serves each frame: a pure machine of connections and sessions, with the time as an argument.
 
-Theory of operation.  Requests are carried out one by one as they come, so that each connection's
-answers are in the order of its requests, and what a change tells a watcher goes out before the
-answer to the change.  A connection is told all it is to send in `out`; the shell around this takes
-it from there, and asks what to do next where `out` grows without being taken.
+Theory of operation.  Requests are carried out one by one as they come.  So each connection's
+answers are in the order of its requests, and a watcher's notification of a change goes out before
+the answer to the change.  The machine puts everything that a connection shall send into `out`; the
+shell around it takes it from there, and decides what happens if a client does not read.
 
-A session lives until it has been silent for its time-out, which is counted from the next tick of
-the clock on (`SessionTrackerImpl`), or until it is closed.  A frame that is read after that is too
-late, even if it has lain in the socket's buffer while this process stood still: Java's server races
-there between its threads, and in 53 of 55 pauses the session was over.  A connection that takes a
-session over ends the one before.  Who has seen a later change than this server has made is refused:
-it has lost what that client knows.
+A session lives until it is closed, or has been silent for its time-out, which is counted from the
+next tick of the clock on (`SessionTrackerImpl`).  A frame that is read later is too late, even if
+it was in the socket's buffer while this process stood still.  In Java's server that is a race
+between threads: in 53 of 55 pauses the session was over.  A connection that takes a session over
+ends the former connection.  A client that has seen a later change than this server has made is
+refused, because the server must have lost that change.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ _CHANGES: Final = (
 )  # fmt: skip
 _NOT_HERE: Final = (Type.RECONFIG, Type.SASL, Type.CREATE_CONTAINER, Type.CREATE_TTL)
 MOST_WATCHES: Final = 100_000
-"""Of one connection."""
+"""The most watches of one connection."""
 NO_PASSWORD: Final = bytes(16)
 
 
 @dataclass(slots=True, eq=False)
 class Connection:
     host: str
-    """Where it comes from: its id of the scheme `ip`."""
+    """The client's address, which is its id of the scheme `ip`."""
     session: Session | None = None
     ids: list[Id] = field(default_factory=list)
     out: list[bytes] = field(default_factory=list)
     closing: bool = False
-    """Nothing more is read from it, and it ends when `out` is sent."""
+    """Whether no more is read from it, and it ends once `out` is sent."""
 
     def __post_init__(self) -> None:
         self.ids.append(Id("ip", self.host))
@@ -61,7 +61,7 @@ class Service:
         wall_ms: Callable[[], int],
         note: Callable[[bytes], None] = lambda record: None,
     ) -> None:
-        """`note` is given each record of the journal, before any answer is put out."""
+        """`note` is called with each record for the journal, before the answer is in `out`."""
         self.ensemble = ensemble
         self._tick_ms = tick_ms
         self._password = password
@@ -69,16 +69,16 @@ class Service:
         self._wall_ms = wall_ms
         self._note = note
         self.told: set[Connection] = set()
-        """Those whose `out` or `closing` another one's request, or time, has changed."""
+        """Connections whose `out` or `closing` was changed by another one's request, or by time."""
         self._connections: dict[int, Connection] = {}
-        """Session -> the connection that it has."""
+        """Session -> its present connection."""
         self._expires: dict[int, int] = {}
-        """Session -> when, in ms of the server's own clock."""
+        """Session -> when it expires, in ms of the server's own clock."""
 
     # --- connections
 
     def begin(self, connection: Connection, frame: bytes, now_ms: int) -> None:
-        """The first frame: a new session, or an earlier one."""
+        """Takes a connection's first frame, which opens a session or resumes an earlier one."""
         self.expire(now_ms)
         try:
             asked = jute.read_connect(frame)
@@ -117,7 +117,8 @@ class Service:
         return session
 
     def lost(self, connection: Connection) -> None:
-        """It has ended; its session lives on for its time-out, its watches do not."""
+        """Notes that a connection has ended: its watches end with it, while its session lives on
+        for the time-out."""
         self.ensemble.watches.end(connection)
         session = connection.session
         if session is not None and self._connections.get(session.id) is connection:
@@ -131,12 +132,12 @@ class Service:
     # --- time
 
     def resume(self, now_ms: int) -> None:
-        """The sessions of an earlier life get their full time-outs."""
+        """Gives the sessions of the server's earlier life their full time-outs."""
         for session in self.ensemble.sessions.values():
             self._touch(session, now_ms)
 
     def expiries(self) -> dict[int, int]:
-        """Session -> when it ends unless it is heard of, in ms of the server's own clock."""
+        """Session -> when it ends if no request comes, in ms of the server's own clock."""
         return dict(self._expires)
 
     def _touch(self, session: Session, now_ms: int) -> None:
@@ -144,7 +145,7 @@ class Service:
         self._expires[session.id] = ((now_ms + session.timeout_ms) // tick + 1) * tick
 
     def expire(self, now_ms: int) -> list[int]:
-        """Ends the sessions whose time is over; gives them."""
+        """Ends the sessions whose time is over, and returns them."""
         late = [id_ for id_, at in self._expires.items() if at <= now_ms]
         for id_ in late:
             self._end(id_)
@@ -163,7 +164,7 @@ class Service:
     # --- requests
 
     def handle(self, connection: Connection, frame: bytes, now_ms: int) -> None:
-        """One request of a session."""
+        """Carries out one request of a session."""
         session = connection.session
         assert session is not None
         if session.id in self._expires:
@@ -270,7 +271,8 @@ class Service:
         raise KeeperError(Code.UNIMPLEMENTED)
 
     def _acl(self, session: Session, path: str) -> bytes:
-        """The hashes of digests are only for who may change the list."""
+        """The answer to getACL; only a client that may change the list sees the hashes of digests.
+        """
         node, shown = self.ensemble.tree.node(path), True
         check(node.acl, READ | ADMIN, session.ids, path)
         try:
@@ -301,7 +303,7 @@ class Service:
         )
 
     def _multi_read(self, session: Session, reader: Reader) -> bytes:
-        """Each of its reads may fail by itself."""
+        """The answer to multiRead, each read of which may fail by itself."""
         found: list[tuple[int, bytes | Code]] = []
         for kind, path in jute.read_multi_read(reader):
             try:

@@ -3,10 +3,10 @@
 Each connection has a task that reads its requests and one that sends what `Service` has put out
 for it, once the changes before it are written.
 
-With `sync` an answer waits until they are on the disk itself, as with forceSync=yes of Java's
-server.  One fsync, in a thread, serves all the answers that wait when it begins; those that come
-meanwhile wait for the next one, reads as well, because they may tell of a change that a power loss
-would undo.  Where no change is under way, nothing waits.
+With `sync` an answer waits until those changes are on the disk itself, as with forceSync=yes of
+Java's server.  One fsync, in a thread, serves all answers that wait when it begins.  Answers that
+come meanwhile wait for the next one, even those to reads, because they may show a change that a
+power loss would undo.  While no change is in progress, nothing waits.
 """
 
 from __future__ import annotations
@@ -28,12 +28,11 @@ from highwater.zookeeper.service import Connection, Service
 from highwater.zookeeper.store import Store
 
 FIRST_S: Final = 10.0
-"""The time that a client has for its first frame."""
+"""How long a client may take to send its first frame."""
 MOST_CONNECTIONS: Final = 10_000
 _SPARE_FILES: Final = 64
 MOST_OUTSTANDING: Final = 1000
-"""Requests whose answers wait for the disk: above, nobody is heard.  Java's globalOutstandingLimit.
-"""
+"""While more requests wait for the disk, no more are read (Java's globalOutstandingLimit)."""
 
 
 class DiskFails(Exception):
@@ -63,7 +62,8 @@ def _wall_ms() -> int:
 
 
 class Server:
-    """`tick_ms` bounds the time-outs of sessions to 2 to 20 of it; without a store it forgets."""
+    """The server.  Sessions' time-outs are 2 to 20 times `tick_ms`; without a store a restart
+    begins empty."""
 
     def __init__(
         self, tick_ms: int = 2000, store: Store | None = None, options: Options | None = None
@@ -77,15 +77,15 @@ class Server:
         self._hosts: Counter[str] = Counter()
         self._most = self._options.most_connections()
         self._full: set[str] = set()
-        """Limits that are reached, and told of."""
+        """The limits that are reached, and were reported."""
         self._rejected = 0
         self._all = All()
         self._began_ms = 0
         self._config: dict[str, object] = {}
         self._held: dict[Line, None] = {}
-        """Those whose `out` waits for the disk."""
+        """The connections whose `out` waits for the disk."""
         self._asked: list[tuple[Line, float]] = []
-        """Requests whose answers wait for the disk, and when they came."""
+        """(connection, when the request came) for answers that wait for the disk."""
         self._to_sync = trio.Event()
         self._synced = trio.Event()
         self._syncing = False
@@ -105,7 +105,7 @@ class Server:
         host: str = "127.0.0.1",
         task_status: trio.TaskStatus[int] = trio.TASK_STATUS_IGNORED,
     ) -> None:
-        """Until cancelled; tells its port."""
+        """Serves until cancelled; `task_status` gets the port."""
         listeners = await trio.open_tcp_listeners(port, host=host)
         own = int(listeners[0].socket.getsockname()[1])
         self._config = self._conf(own)
@@ -136,7 +136,8 @@ class Server:
             self._wake()
 
     async def _reaps(self, store: Store) -> None:
-        """What is deleted is large, and its disk may be busy."""
+        """Deletes old files whenever a snapshot has ended; in a thread, because the files are large
+        and the disk may be busy."""
         while True:
             await trio.sleep(self._tick_ms / 2000)
             clean = store.reap(_say)
@@ -150,11 +151,11 @@ class Server:
     def _now() -> int:
         return int(trio.current_time() * 1000)
 
-    # --- what is answered, when it is written
+    # --- answers, once changes are written
 
     def _wake(self, line: Line | None = None, asked_s: float = 0.0) -> None:
-        """What was changed is written before anybody hears of it: the one who asked, and those who
-        were told."""
+        """Writes the changes, and only then lets the answers go out: to the requester (`line`), and
+        to those who are notified."""
         if self._store is not None:
             try:
                 self._store.write(self.ensemble)
@@ -210,7 +211,7 @@ class Server:
             try:
                 line = Line(stream, self._all, _wall_ms())
             except OSError:
-                return  # it is gone already
+                return  # the client has gone already
             host = line.connection.host
             if not self._may_come(host):
                 return
@@ -232,7 +233,8 @@ class Server:
                 self.service.lost(line.connection)
 
     def _may_come(self, host: str) -> bool:
-        """Tells when a limit is reached, once until it is so no more."""
+        """Whether the limits allow one more connection; reports each limit once while it is
+        reached."""
         most = self._options.per_host
         limits = {
             f"{host} has {most} connections, as --max-client-connections allows": (
@@ -258,7 +260,7 @@ class Server:
         line.scope.cancel()
 
     async def _requests(self, line: Line) -> None:
-        """Until it ends; what it is to be sent then is sent first."""
+        """Serves a connection's requests until it ends; then its last answers are still sent."""
         connection, first = line.connection, None
         with trio.move_on_after(FIRST_S):
             word = words.known(await line.word())
@@ -277,7 +279,7 @@ class Server:
             while not connection.closing and (frame := await line.frame()) is not None:
                 self._count(line)
                 asked_s = trio.current_time()
-                if not connection.closing:  # another may have taken the session over meanwhile
+                if not connection.closing:  # another connection may have taken the session over
                     self.service.handle(connection, frame, self._now())
                     line.client.asked(frame, self.ensemble.zxid)
                 self._wake(line, asked_s)

@@ -1,17 +1,17 @@
 """The journal on disk: a log that is written before each answer, and snapshots that cut it short.
 
-Theory of operation.  `log.Z` holds the changes from zxid Z on, `snapshot.Z` all up to Z.  A start
-takes the latest snapshot that is whole, and then the logs; what a crash has left half written at
-the end of the last one is cut off.  Anything else that is damaged or missing is named, and nothing
-is begun: a log tells at its end which one follows, and a snapshot is never without its log.  A
-write that has returned survives the process (the kernel has it); what `sync` gives has to be called
-for it to survive a power loss.
+Theory of operation.  `log.Z` has the changes from zxid Z on, `snapshot.Z` all changes up to Z.  A
+start takes the latest snapshot that is whole, and then the logs; a record that a crash has left
+half written at the end of the last log is cut off.  If anything else is damaged or missing, the
+server names it and does not start: the end of a log says which log follows, and no snapshot is
+without its log.  A write that has returned survives the death of the process (the kernel has it);
+to survive a power loss, the function that `sync` returns must be called.
 
-A snapshot is made by a child: it sees the memory as it was at the fork, and the loop goes on.  The
-log is begun anew at that moment.  With 30,000 znodes the fork takes 2 to 6 ms (40 to 150 MB), and
-with 300,000 up to 13.  Three snapshots are kept, and the logs since the oldest of them; to delete
-the others takes up to 20 ms of the kernel's time, and is for a thread.  Only the owner may read any
-of this.
+A snapshot is made by a child process, which sees the memory as it was at the fork while the loop
+goes on; a new log begins at that moment.  With 30,000 znodes the fork takes 2 to 6 ms (40 to
+150 MB), and with 300,000 up to 13.  Three snapshots are kept, and the logs since the oldest.
+Deleting the others takes up to 20 ms of the kernel's time, so a thread does it.  Only the owner may
+read these files.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from highwater.zookeeper.codes import KeeperError
 from highwater.zookeeper.ensemble import Ensemble
 
 SNAPSHOT_AFTER: Final = 16 << 20
-"""Bytes of the log."""
+"""The size of the log after which a snapshot is made."""
 KEPT: Final = 3
 _NAME = re.compile(r"(snapshot|log)\.([0-9a-f]{1,16})")
 
 
 class Unreadable(Exception):
-    """What is on the disk is no journal; the message names the file, and the remedy."""
+    """The files are no valid journal; the message names the file, and the remedy."""
 
 
 class Store:
@@ -46,27 +46,28 @@ class Store:
         snapshot_after: int = SNAPSHOT_AFTER,
         fsync: Callable[[int], None] | None = None,
     ) -> None:
-        """With `fsync` (of a file's descriptor) whoever writes calls `sync`, too."""
+        """`fsync` is called with a file's descriptor; if it is given, a caller of `write` must call
+        `sync`, too."""
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.folder = self._folder = folder
         self._fsync = fsync
         self.unsynced = False
         """Whether something was written that a power loss would undo."""
         self._to_sync: list[int] = []
-        """Files beside the log that have parts of it: the folder, and logs that have ended."""
+        """What must be synced in addition to the log: the folder, and logs that have ended."""
         self._snapshot_after = snapshot_after
         self._log = -1
         self._size = 0
         self._pending: list[bytes] = []
         self._child = 0
         self._cleaning = False
-        """Of what its child has made superfluous."""
+        """Whether files are being deleted that the last snapshot has made superfluous."""
         self._not_begun = ""
         self._failed: OSError | None = None
 
     @classmethod
     def begin_with(cls, folder: Path, zk: Ensemble) -> None:
-        """What comes from elsewhere, as data that a start goes on with."""
+        """Writes an ensemble from elsewhere as data with which a server can start."""
         store = cls(folder)
         store.snapshot_here(zk)
         store.close()
@@ -74,7 +75,7 @@ class Store:
     # --- a start
 
     def load(self) -> Ensemble:
-        """What is there, or an empty ensemble; raises Unreadable."""
+        """The ensemble that is on the disk, or an empty one; raises Unreadable."""
         try:
             return self._load()
         except OSError as error:
@@ -95,7 +96,7 @@ class Store:
                 raise self._unreadable(path, str(error)) from None
             if end < len(data) and not journal.torn(data, end, zk.zxid + 1):
                 raise self._unreadable(path, f"it is damaged after {end} bytes")
-            if self._fsync is not None:  # an earlier life may have left it to the kernel
+            if self._fsync is not None:  # an earlier life may not have synced it
                 self._to_sync.append(os.open(path, os.O_RDONLY))
                 self.unsynced = True
         if follows > (logs[-1][0] if logs else 0):
@@ -135,7 +136,7 @@ class Store:
         return sorted(found)
 
     def _begin(self, zxid: int) -> None:
-        """A new log, and the word of it in the one before."""
+        """Begins a new log, and names it at the end of the one before."""
         path = self._folder / f"log.{zxid:x}"
         log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         if self._fsync is not None:
@@ -152,12 +153,12 @@ class Store:
     # --- changes
 
     def note(self, record: bytes) -> None:
-        """For the next `write`."""
+        """Keeps a record for the next `write`."""
         self._pending.append(record)
 
     def write(self, zk: Ensemble) -> None:
-        """All that was noted; an OSError means that nothing more may be answered, and comes again
-        at each call: what is written behind half of a record is lost at the next start."""
+        """Writes all that was noted.  After an OSError nothing more may be answered, and each later
+        call raises it again: a record behind half a record would be lost at the next start."""
         if self._failed is not None:
             raise self._failed
         if not self._pending:
@@ -177,8 +178,8 @@ class Store:
             self.snapshot(zk)
 
     def sync(self) -> Callable[[], None]:
-        """For a thread: puts all that was written by now on the disk itself; an OSError means that
-        nothing of it may be answered."""
+        """Returns a function, for a thread, that puts all that was written by now on the disk
+        itself; if it raises an OSError, nothing of that may be answered."""
         assert self._fsync is not None
         fsync, log, ended = self._fsync, self._log, self._to_sync
         self._to_sync, self.unsynced = [], False
@@ -194,7 +195,7 @@ class Store:
     # --- snapshots
 
     def snapshot(self, zk: Ensemble) -> None:
-        """Begins one, and a new log; `reap` tells when it is there."""
+        """Begins a snapshot and a new log; `reap` notices when the snapshot is there."""
         self._begin(zk.zxid + 1)
         try:
             self._child = os.fork()
@@ -205,8 +206,8 @@ class Store:
             return
         code = 1
         try:
-            os.nice(10)  # who waits for an answer comes first
-            gc.disable()  # it would write to memory that is shared
+            os.nice(10)  # clients that wait for an answer come first
+            gc.disable()  # a collection would write to, and so copy, shared memory
             os.closerange(3, os.sysconf("SC_OPEN_MAX"))  # else it keeps clients' connections open
             self._write_snapshot(zk)
             code = 0
@@ -214,7 +215,7 @@ class Store:
             os._exit(code)
 
     def snapshot_here(self, zk: Ensemble) -> None:
-        """Without a child: the loop would wait for it."""
+        """Makes a snapshot without a child process; the caller waits for it."""
         self._begin(zk.zxid + 1)
         self._write_snapshot(zk)
 
@@ -231,8 +232,8 @@ class Store:
         os.close(folder)
 
     def reap(self, say: Callable[[str], None]) -> Callable[[], None] | None:
-        """Looks whether a snapshot has ended; gives what deletes the files that nobody needs then,
-        for a thread: the next one is not begun before."""
+        """Checks whether a snapshot has ended; if so, returns a function, for a thread, that
+        deletes the files no longer needed.  No other snapshot begins before that is done."""
         if self._not_begun:
             say(self._not_begun)
             self._not_begun = ""
@@ -250,7 +251,7 @@ class Store:
         try:
             if failed:
                 for path in self._folder.glob("*.new"):
-                    path.unlink()  # it may have filled the disk
+                    path.unlink()  # the unfinished snapshot may have filled the disk
                 return
             snapshots = self._numbered("snapshot")
             for _, path in snapshots[:-KEPT]:

@@ -1,12 +1,12 @@
-"""ZooKeeper's data tree: znodes with all that a Stat tells, and changes that can be taken back.
+"""ZooKeeper's data tree: znodes with all that a Stat has, and changes that can be rolled back.
 
-Theory of operation.  A change is checked against the tree as it is and made at once; what takes it
-back is kept until `commit`.  So an operation of a multi sees those before it, and a multi that
-fails costs what it has touched: `roll_back` goes through the kept steps in reverse.  What watches
-will be told is kept beside, and is dropped with them.
+Theory of operation.  A change is checked against the present tree and made at once; the step that
+undoes it is kept until `commit`.  So an operation of a multi sees those before it, and a multi that
+fails costs only as much as it has touched: `roll_back` runs the kept steps in reverse.  The
+notifications for watches are kept in the same way, and are dropped by `roll_back`, too.
 
-A Stat's cversion is twice the number of children that were ever made, less those that are there: as
-if each creation and each deletion had counted.
+A Stat's cversion is twice the number of children ever created, less the present number: that counts
+each creation and each deletion.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from highwater.zookeeper.acl import Acl, Id
 from highwater.zookeeper.codes import Code, KeeperError
 
 SPECIAL: Final = frozenset(("/", "/zookeeper", "/zookeeper/quota", "/zookeeper/config"))
-"""Nobody may delete these."""
+"""The znodes that nobody may delete."""
 ANY_VERSION: Final = -1
 
 
 class Event(IntEnum):
-    """What a watch is told.  Source: Watcher.Event.EventType."""
+    """The types of notifications.  Source: Watcher.Event.EventType."""
 
     CREATED = 1
     DELETED = 2
@@ -35,14 +35,14 @@ class Event(IntEnum):
 
 
 class Null(bytes):
-    """No data at all, which ZooKeeper tells from empty data, and its clients from each other."""
+    """No data at all, which ZooKeeper and its clients distinguish from empty data."""
 
 
 NULL: Final = Null()
 
 
 class Stat(NamedTuple):
-    """In the order of the wire; times in ms."""
+    """A znode's Stat, with the fields in their order on the wire; times are in ms."""
 
     czxid: int
     mzxid: int
@@ -67,11 +67,11 @@ class Znode:
     ctime: int
     mtime: int
     owner: int = 0
-    """The session of an ephemeral; else 0."""
+    """The session that owns an ephemeral; else 0."""
     version: int = 0
     aversion: int = 0
     created: int = 0
-    """How many children it has ever got."""
+    """How many children were ever created in it."""
     children: dict[str, None] = field(default_factory=dict)
 
     def stat(self) -> Stat:
@@ -84,16 +84,16 @@ class Znode:
 
 
 class Change(NamedTuple):
-    """What watches are told of."""
+    """A change of which watchers are notified."""
 
     event: Event
     path: str
     acl: Sequence[Acl] = rights.OPEN
-    """Of the znode: who may not read it is told nothing."""
+    """The znode's ACL: a watcher that may not read the znode is not notified."""
 
 
 class Moment(NamedTuple):
-    """When a change is made."""
+    """The zxid and the time of a change."""
 
     zxid: int
     ms: int
@@ -125,17 +125,17 @@ class Tree:
     def __init__(self) -> None:
         self.nodes: dict[str, Znode] = {}
         self.ephemerals: dict[int, dict[str, None]] = {}
-        """Session -> its znodes."""
+        """Session -> its ephemeral znodes."""
         self._undo: list[Callable[[], object]] = []
         self._events: list[Change] = []
         for path in ("/", *sorted(SPECIAL - {"/"})):
             self.nodes[path] = Znode(b"", rights.OPEN, 0, 0, 0, 0, 0)
-            if path != "/":  # nobody has made these, so that they are no creations
+            if path != "/":  # no client has created these, so they do not count as created
                 self.nodes[parent_of(path)].children[path.rpartition("/")[2]] = None
-        config = self.nodes["/zookeeper/config"]  # Java closes it by an ACL of the version -1
+        config = self.nodes["/zookeeper/config"]  # Java restricts it by an ACL with version -1
         config.acl, config.aversion = rights.READ_ONLY, -1
 
-    # --- what is there
+    # --- reads
 
     def node(self, path: str) -> Znode:
         found = self.nodes.get(path or "/")
@@ -143,7 +143,7 @@ class Tree:
             raise KeeperError(Code.NO_NODE, path)
         return found
 
-    # --- changes, each of which raises KeeperError and has then done nothing
+    # --- changes; one that raises KeeperError has changed nothing
 
     def create(
         self,
@@ -156,7 +156,7 @@ class Tree:
         *,
         sequential: bool = False,
     ) -> str:
-        """The path of the new znode, whose name a sequential one gets from its parent."""
+        """Creates a znode and returns its path; the parent numbers the name of a sequential one."""
         if "/" not in path or "\0" in path:
             raise KeeperError(Code.BAD_ARGUMENTS, path)
         acl = rights.fixed(acl, ids, path)
@@ -203,7 +203,7 @@ class Tree:
         self.remove(path, when)
 
     def remove(self, path: str, when: Moment) -> None:
-        """Without a check: a session's end takes its ephemerals along."""
+        """Deletes a znode without any check, as a session's end deletes its ephemerals."""
         above, name = parent_of(path), path.rpartition("/")[2]
         node, parent = self.nodes.pop(path), self.nodes[above]
         pzxid = parent.pzxid
@@ -273,7 +273,8 @@ class Tree:
     # --- all or nothing
 
     def commit(self) -> list[Change]:
-        """Keeps what was changed since the last time; gives what watches are told of it."""
+        """Makes the changes since the last call final; returns those of which watchers are
+        notified."""
         self._undo.clear()
         events, self._events = self._events, []
         return events

@@ -1,7 +1,8 @@
-"""Who is told of a change: one-shot watches, and persistent ones for a path or all below it.
+"""Decides who is notified of a change: by one-shot watches, and by persistent ones, for one path or
+for all paths below it.
 
-A watcher is a connection, not a session: what it watches goes with it.  Each change costs what its
-path's watchers are, and one look for each name on the way to it where somebody watches recursively.
+A watcher is a connection, not a session: its watches end with it.  A change costs one step for each
+watcher of its path, and, if somebody watches recursively, one lookup for each parent of the path.
 
 Source: WatchManager, DataTree.addWatch and setWatches.
 """
@@ -19,14 +20,14 @@ from highwater.zookeeper.tree import Change, Event, Tree, parent_of
 
 
 class Mode(IntEnum):
-    """Of addWatch.  Source: ZooDefs.AddWatchModes."""
+    """The modes of addWatch.  Source: ZooDefs.AddWatchModes."""
 
     PERSISTENT = 0
     PERSISTENT_RECURSIVE = 1
 
 
 class Type(IntEnum):
-    """What removeWatches takes away.  Source: Watcher.WatcherType."""
+    """Which watches removeWatches removes.  Source: Watcher.WatcherType."""
 
     CHILDREN = 1
     DATA = 2
@@ -37,11 +38,11 @@ class Type(IntEnum):
 
 class Told(NamedTuple):
     watcher: Any
-    """As it was given."""
+    """The watcher as it was given to `Watches`."""
     event: Event
     path: str
     acl: Sequence[Acl] = rights.OPEN
-    """Who may hear of it."""
+    """The znode's ACL: who may read it is notified."""
 
 
 _ONCE, _PERSISTENT, _RECURSIVE = 1, 2, 4
@@ -54,29 +55,29 @@ _MODES = {
     Type.PERSISTENT_RECURSIVE: _RECURSIVE,
 }
 _Table = dict[str, dict[Hashable, int]]
-"""Path -> watcher -> in which modes it watches."""
+"""Path -> watcher -> the modes in which it watches."""
 
 
 class Watches:
-    """A persistent watch stands in both tables, a recursive one in that of data alone, whose events
-    tell of each znode below it."""
+    """All watches.  A persistent watch is in both tables; a recursive one is only in that of data,
+    whose events report each znode below it."""
 
     def __init__(self) -> None:
         self._data: _Table = {}
         self._child: _Table = {}
         self._recursive = 0
-        """How many recursive ones there are."""
+        """The number of recursive watches."""
         self._paths: dict[Hashable, dict[str, None]] = {}
 
     def __len__(self) -> int:
         return sum(len(found) for table in (self._data, self._child) for found in table.values())
 
     def count(self, watcher: Hashable) -> int:
-        """The paths that it watches."""
+        """How many paths a watcher watches."""
         return len(self._paths.get(watcher, ()))
 
     def by_watcher(self) -> dict[Hashable, list[str]]:
-        """The paths whose data each watches, once or for good."""
+        """Watcher -> the paths whose data it watches, once or persistently."""
         found: dict[Hashable, list[str]] = {}
         for path, watchers in self._data.items():
             for watcher in watchers:
@@ -110,7 +111,7 @@ class Watches:
         return any(table.get(path, {}).get(watcher, 0) & modes for table in self._tables(which))
 
     def remove(self, path: str, watcher: Hashable, which: Type) -> bool:
-        """Whether there was one."""
+        """Removes watches; returns whether there was one."""
         there = self.has(path, watcher, which)
         for table in self._tables(which):
             self._take(table, path, watcher, _MODES[which])
@@ -127,7 +128,7 @@ class Watches:
         return self._data, self._child
 
     def end(self, watcher: Hashable) -> None:
-        """Its connection has ended."""
+        """Ends all watches of a watcher whose connection has ended."""
         for path in self._paths.pop(watcher, {}):
             for table in self._tables(Type.ANY):
                 self._take(table, path, watcher, _ANY)
@@ -154,7 +155,8 @@ class Watches:
     # --- what is told
 
     def fire(self, changes: Iterable[Change]) -> list[Told]:
-        """A one-shot watch is over, even where its watcher may not hear of it."""
+        """The notifications for these changes.  A one-shot watch is then over, even if its watcher
+        may not be notified."""
         told: list[Told] = []
         for event, path, acl in changes:
             seen: dict[Hashable, None] = {}
@@ -193,7 +195,8 @@ class Watches:
         lasting: Iterable[str] = (),
         recursive: Iterable[str] = (),
     ) -> list[Told]:
-        """Sets the watches of an earlier connection; gives what it has missed since this zxid."""
+        """Sets the watches of an earlier connection; returns the notifications that the client has
+        missed since this zxid."""
         told: list[Told] = []
 
         def missed(event: Event, path: str) -> None:
@@ -228,7 +231,8 @@ class Watches:
 
 
 def mode_of(number: int) -> Mode:
-    """Raises MARSHALLING_ERROR, as AddWatchMode.fromInt ends the reading of the request."""
+    """The mode with this number; raises MARSHALLING_ERROR, because in Java AddWatchMode.fromInt
+    fails while the request is read."""
     try:
         return Mode(number)
     except ValueError:
