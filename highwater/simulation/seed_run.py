@@ -187,8 +187,7 @@ class _Run:
                 part.judge_by_sql()
 
     async def _calm(self, cluster: SimCluster) -> bool:
-        """Goes on for a time while all is well, so that nothing may be late; False if it never is.
-        """
+        """Goes on while all is well, so that nothing may be late; False if all is never well."""
         cluster.rules.lateness.disturb()
         if not await cluster.rules.lateness.watch(cluster.brokers, WHOLE_S, CALM_S):
             cluster.rules.broken("L4", f"in {WHOLE_S:g} s after the faults all was never well")

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class BrokerRules:
-    """Told of each change of a replica's log, and of each new view that a broker has."""
+    """Its methods are called for each change of a replica's log, and each new view of a broker."""
 
     def __init__(self, book: Book, min_isr: int) -> None:
         self._book = book
@@ -37,9 +37,9 @@ class BrokerRules:
         """Broker -> its HW checkpoint at the start of its life."""
 
     def cut(self, truth: PartitionTruth, replica: Replica, gone: list[Batch]) -> None:
-        """These batches are gone from the replica's disk."""
+        """Checks the loss of these batches from the replica's disk."""
         if truth.compacted:
-            if gone[-1].last >= replica.mirror.end:  # else it was compacted
+            if gone[-1].last >= replica.mirror.end:  # else compaction has removed them
                 replica.epoch_cut, replica.was_cut = gone[-1].epoch, True
                 self._cut_compacted(truth, replica)
             return
@@ -54,12 +54,12 @@ class BrokerRules:
         known = truth.at(first)
         if replica.lossy or replica.mirror.start > first or known is None:
             return
-        # a removed replica goes whole, after it has left the ISR
+        # a removed replica is deleted as a whole, after it has left the ISR
         out = truth.state is None or replica.broker not in truth.state.isr
         taken_away = not replica.mirror.exists and not truth.settled(replica.broker)
         if out and (taken_away or replica.mirror.made_anew):
             return
-        # what is left may be an empty log in a directory that failed when the log was to be made
+        # an empty log may be left in a directory that failed when the log was being made
         gone_or_left = not replica.mirror.exists or replica.mirror.moved
         if tp.topic in self._book.deleting and gone_or_left:
             return
@@ -69,7 +69,8 @@ class BrokerRules:
             )
 
     def _cut_compacted(self, truth: PartitionTruth, replica: Replica) -> None:
-        """R7: its committed batches are not known, but a member of the ISR has all below its HW."""
+        """R7 for a compacted topic, whose committed batches are not known: but a member of the ISR
+        must have all below its HW."""
         view, end = replica.view, replica.mirror.end
         isr = truth.state.isr if truth.state is not None else ()
         if replica.lossy or not replica.mirror.exists or replica.mirror.made_anew:
@@ -82,7 +83,7 @@ class BrokerRules:
             )
 
     def begins(self, truth: PartitionTruth, replica: Replica) -> None:
-        """R3: the log of a replica of a running broker has lost its beginning."""
+        """R3: checks a running broker's replica whose log has lost its beginning."""
         view, start = replica.view, replica.mirror.start
         if view is not None and view.hw < start:
             what = f"has HW {view.hw}, and its log starts at {start}"
@@ -96,7 +97,7 @@ class BrokerRules:
         new: View,
         partition: Partition,
     ) -> None:
-        """A broker's view of its partition has changed (`old` is None at its start)."""
+        """Checks a change of a broker's view of its partition (`old` is None at its start)."""
         self._book.checks += 1
         who = f"{truth.tp}: broker {replica.broker}"
         new_term = old is None or old.leader_epoch != new.leader_epoch or old.leads != new.leads
@@ -139,7 +140,7 @@ class BrokerRules:
             return
         led = old is not None and old.leads and old.leader_epoch == new.leader_epoch
         if led and old is not None and new.hw > max(truth.end, old.hw):
-            # its directory failed in the step that raised its HW: it still led then
+            # its directory failed in the very step that raised its HW, and it still led then
             self._extend(truth, replica, new.hw)
             self._check_members(truth, replica, new)
         elif new.hw and (old is None or new.hw != old.hw):
@@ -150,7 +151,7 @@ class BrokerRules:
     def _check_fall(
         self, who: str, truth: PartitionTruth, replica: Replica, old: View, new: View
     ) -> None:
-        """R7: only a cut takes a HW down, and no lower than to the end that it leaves."""
+        """R7: only a cut lowers a HW, and not below the end of the log after the cut."""
         if new.hw >= old.hw:
             return
         end = replica.mirror.end
@@ -190,7 +191,7 @@ class BrokerRules:
             self._book.broken("R8", f"{who} {otherwise}")
         if not truth.compacted:
             self._compare_epochs(who, replica.mirror, entries, log.log_start_offset)
-            # a lookup by time passes over a segment whose largest timestamp is said to be less
+            # a lookup by time skips a segment whose recorded largest timestamp is smaller
             if (wrong := replica.mirror.misdated(log.segments[-1])) is not None:
                 self._book.broken("R8", f"{who} {wrong}")
         else:
@@ -199,7 +200,7 @@ class BrokerRules:
     def _find_epochs(
         self, who: str, mirror: ReplicaMirror, entries: list[tuple[int, int]], log_start: int
     ) -> None:
-        """R8: each batch of a compacted log is of the epoch whose entry covers it."""
+        """R8: each batch of a compacted log has the epoch of the cache entry that covers it."""
         for batch in mirror.batches[mirror.index_from(log_start) :]:
             epochs = [epoch for epoch, start in entries if start <= batch.last]
             if not epochs or epochs[-1] != batch.epoch:
@@ -235,7 +236,7 @@ class BrokerRules:
             )
 
     def check_written(self, truths: Iterable[PartitionTruth], broker: int) -> None:
-        """R11: the last checkpoint has what the HW was for the last seconds of a life."""
+        """R11: the last checkpoint of a life has at least the lowest HW of its last seconds."""
         for truth in truths:
             replica = truth.replicas.get(broker)
             if replica is None or replica.due is None or not replica.mirror.exists:

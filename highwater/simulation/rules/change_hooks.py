@@ -1,9 +1,10 @@
-"""Tells the checker of changes in a broker, so that it need not look after every step.
+"""Notes which partitions of a broker have changed, so that the checker need not look at all of them
+after every step.
 
 A broker has many steps and perhaps hundreds of partitions, but a step changes few of them.  So the
 checker listens to assignments.  A `WatchedPartitions` replaces the broker's table of partitions,
-and every partition in it gets the class `WatchedPartition`, which notes an assignment to anything
-that the rules look at; its ISR is replaced by one that does the same. No code that makes a change,
+and every partition in it gets the class `WatchedPartition`, which notes an assignment to any field
+that the rules look at; its ISR is replaced by one that does the same.  No code that makes a change,
 in whatever module, can bypass this; and the product knows nothing of it.
 
 `news` only says where to look.  The state is read when the step is over.
@@ -52,7 +53,7 @@ class WatchedPartition(Partition):
     def watch(partition: Partition, news: News) -> None:
         partition.__class__ = WatchedPartition
         partition.__dict__["_news"] = news
-        partition.isr = partition.isr  # through `__setattr__`, which replaces it
+        partition.isr = partition.isr  # `__setattr__` replaces it by a `WatchedIsr`
         news[partition.tp] = None
 
     def __setattr__(self, name: str, value: Any) -> None:

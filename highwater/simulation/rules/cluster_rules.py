@@ -70,15 +70,15 @@ class Rules(Book):
         self.zookeeper_changed = ZooKeeperRules(self, ensemble).changed
         self._broker_rules = BrokerRules(self, min_isr)
         self.answers = Answers(self)
-        """Told of what brokers answer to clients."""
+        """The rules for brokers' answers to clients."""
 
     # -- a broker's lives -----------------------------------------------------------------------
 
     def broker_started(
         self, broker: int, checkpoint: dict[TopicPartition, int], *, excused: bool = False
     ) -> None:
-        """Called before a broker's life begins, with the HW checkpoint on its disk; `excused`: the
-        life before could not write it, or lost it."""
+        """To be called before a broker's life begins, with the HW checkpoint on its disk;
+        `excused`: the life before could not write the checkpoint, or lost it."""
         self._broker_rules.checkpoints[broker] = checkpoint
         if not (excused or self.more_folders):
             self._broker_rules.check_written(self.partitions.values(), broker)
@@ -97,8 +97,9 @@ class Rules(Book):
                 replica.seen(None, self.now())
 
     def power_lost(self, broker: int, *, excused: bool) -> None:
-        """`excused` is false where it flushed every batch that counted.  Unflushed batches of a
-        replica outside the ISR do not count, even if others have committed them.
+        """A broker's machine has lost power.  `excused` is False if it flushed every batch that
+        counts; unflushed batches of a replica outside the ISR do not count, even if others have
+        committed them.
         """
         for truth in self.partitions.values():
             if broker in truth.replicas:
@@ -133,7 +134,7 @@ class Rules(Book):
         cleaner.all_in_sync = answered
 
     def watch_metadata(self, broker: int, metadata: MetadataCache) -> None:
-        """R12: holds what is kept for answers to what would be made anew, after each change."""
+        """R12: after each change, compares what is cached for answers with a fresh computation."""
         private: Any = metadata
         apply = metadata.apply
 
@@ -166,7 +167,7 @@ class Rules(Book):
                     self._look(broker, partitions, news)
                 for truth, replica in begun:
                     self._broker_rules.begins(truth, replica)
-            except Exception as e:  # as a mutant with values of wrong types brings about
+            except Exception as e:  # a mutant may put values of wrong types into the state
                 log.exception("the rules cannot read broker %d", broker)
                 self.broken("R12", f"the rules cannot read broker-{broker}: {e!r}")
 
@@ -184,7 +185,7 @@ class Rules(Book):
                 self._taken_away(broker, tp, truth)
                 continue
             if truth is None:
-                continue  # it stays news until ZooKeeper's tree has its topic
+                continue  # it stays in the news until ZooKeeper's tree has its topic
             del news[tp]
             isr = partition.isr
             view = View(
@@ -203,15 +204,16 @@ class Rules(Book):
                 self._broker_rules.view_changed(truth, replica, old, view, partition)
 
     def _taken_away(self, broker: int, tp: TopicPartition, truth: PartitionTruth | None) -> None:
-        """The broker's next view of it belongs to another replica: a controller that takes over
-        announces a topic that is being deleted, and so the replica is created again, empty.
+        """Forgets a replica that a broker has dropped: its next view belongs to a new replica.  A
+        controller that takes over announces a topic that is being deleted, so the replica is
+        created again, empty.
         """
         self._broker_rules.checkpoints.get(broker, {}).pop(tp, None)
         if truth is not None and broker in truth.replicas:
             truth.replicas[broker].seen(None, self.now())
 
     def disk_changed(self, broker: int) -> list[tuple[PartitionTruth, Replica]]:
-        """Looks at a machine's disk alone, whether a broker runs there or not; gives the replicas
+        """Looks only at a machine's disk, whether a broker runs there or not; returns the replicas
         whose log has lost its beginning."""
         disk = self._disks[broker]
         begun: list[tuple[PartitionTruth, Replica]] = []
@@ -250,8 +252,8 @@ class Rules(Book):
         self._in_committed(tp, offset, value, "R6", "was read by a consumer")
 
     def losses_behind(self, tp: TopicPartition, offset: int, value: bytes) -> int:
-        """How many of the known losses cannot have taken this record: all, if it is committed.  One
-        that is not may be among what a leader that was replaced still shows."""
+        """How many of the known losses cannot have taken this record: all, if it is committed.  A
+        record that is not may be one that a replaced leader still shows."""
         truth = self.partitions.get(tp)
         batch = truth.at(offset) if truth is not None else None
         known = truth is not None and batch is not None and value in batch.records

@@ -31,8 +31,8 @@ class Violation(NamedTuple):
 
 
 class Book:
-    """The state that the rules of one run share.  `disks` by broker id; `data_folder` is the log
-    directory on each.
+    """The state that the rules of one run share.  `disks`: broker id -> disk; `data_folder` is the
+    log directory on each.
     """
 
     def __init__(
@@ -51,17 +51,17 @@ class Book:
         self._by_folder: dict[int, dict[str, TopicPartition]] = {broker: {} for broker in disks}
         self.partitions: dict[TopicPartition, PartitionTruth] = {}
         self.news: dict[int, News] = {broker: {} for broker in disks}
-        """Broker -> partitions of which its view may have changed since the last look."""
+        """Broker -> the partitions of which its view may have changed since the last look."""
         self.tables: dict[int, Mapping[TopicPartition, Partition]] = {}
         """Broker -> its own table of partitions, while it runs."""
         self.violation: Violation | None = None
         self.on_violation: Callable[[], None] = lambda: None
         self.happened: Callable[[str, TopicPartition], None] = lambda *_: None
-        """Told of each event of a partition; for the coverage, and no rule."""
+        """Is called with each event of a partition; serves the coverage, and no rule."""
         self.online: Callable[[str, TopicPartition, tuple[int, ...]], list[int]] = lambda *_: []
-        """Of these replicas, those that the controller of this process takes for online."""
+        """Returns those of some replicas that the controller of a process takes for online."""
         self.log_begins: Callable[[PartitionTruth, Replica, list[Batch]], None] = lambda *_: None
-        """Told of each replica whose log has lost these batches at its beginning."""
+        """Is called for a replica whose log has lost batches at its beginning."""
         self.seen: Counter[str] = Counter()
         self.expected_losses = 0
         self.started: dict[int, float] = {}
@@ -73,13 +73,13 @@ class Book:
         self.unclean: frozenset[str] = frozenset()
         """Topics that allow unclean elections (unclean.leader.election.enable)."""
         self.shortened: set[str] = set()
-        """Topics whose beginning may go: by a retention of their own, or by DeleteRecords."""
+        """Topics whose oldest records may be deleted, by their own retention or DeleteRecords."""
         self.deleting: set[str] = set()
-        """Topics to be deleted: their replicas go whole."""
+        """Topics that are being deleted: their replicas vanish as a whole."""
         self.lateness = Lateness(self)
         self.checks = 0
         self.compared = 0
-        """Batches of replicas that were compared with committed ones."""
+        """How many batches of replicas were compared with committed ones."""
         self.witnessed: list[dict[str, Any]] = []
         """Each state of a partition that was written to ZooKeeper's tree, as a line of the table
         `witness` for the SQL checks."""
@@ -91,7 +91,7 @@ class Book:
             self.on_violation()
 
     def begin(self, tp: TopicPartition) -> PartitionTruth:
-        """Begins a new partition; what brokers already say of it has to be looked at."""
+        """Begins a new partition, and marks what brokers already know of it as news."""
         truth = self.partitions[tp] = PartitionTruth(tp, compacted=tp.topic in self.compacted)
         for news in self.news.values():
             news[tp] = None
@@ -115,8 +115,8 @@ class Book:
         return (truth, replica) if truth is not None and replica is not None else None
 
     def hold(self, truth: PartitionTruth, replica: Replica, upto: int, rule: str, why: str) -> None:
-        """The replica must hold the committed log up to `upto`, from its log start on; of a
-        compacted one the end is compared."""
+        """Checks that the replica has the committed log from its log start up to `upto`; for a
+        compacted topic only the end is compared."""
         if replica.lossy:
             return
         mirror = replica.mirror

@@ -1,24 +1,23 @@
-"""L6: while all is well, whatever waits ends for its reason, and in time.
+"""L6: while all is well, each wait ends for its own reason, and in time.
 
-All is well while every broker is registered, every partition has its full ISR, no fault is under
-way, and none of this and no controller has changed for GRACE_S.  Then no network and no machine
-excuses a wait, so each kind has a bound:
+All is well while every broker is registered, every partition has its full ISR, no fault is active,
+and none of this and no controller has changed for GRACE_S.  Then neither the network nor a machine
+excuses a wait, so there is a bound for each kind:
 
-* a request of a client, from its first byte to its answer; a Fetch may wait for news besides;
+* a request of a client, from its first byte to its answer; a Fetch may also wait for news;
 * a committed record, until its Produce is answered, and until a Fetch that waits for it is;
 * an appended record, until the HW has passed it, and a HW and a log start, until each follower has
   them;
 * a state in ZooKeeper, until every broker's metadata has it;
 * the decision on a transaction, until all of its markers are written;
-* a member's first JoinGroup, until it has its assignment, where all members of its group are there;
+* a member's first JoinGroup, until it has its assignment, if no member of its group is away;
 * and no ISR shrinks.
 
-What may take its time: a long poll without news, a single JoinGroup or SyncGroup (a rebalance waits
-for members that are silent, until their session is over), a session or transaction whose owner is
-gone, and whatever a partition waits for whose leader or replicas have changed within
-OF_PARTITION_S.
+There is no bound for a long poll without news, a single JoinGroup or SyncGroup (a rebalance waits
+for silent members until their sessions are over), a session or transaction whose owner is gone, and
+any wait for a partition whose leader or replicas have changed within OF_PARTITION_S.
 
-A part of the seeds (`calm` in `seed_run`) goes on for a while when the faults are over, so that
+A share of the seeds (`_calm` in `seed_run`) goes on for a while when the faults are over, so that
 there is such a time.  The longest wait of each kind is kept in `longest`.
 """
 
@@ -42,19 +41,19 @@ if TYPE_CHECKING:
     Brokers = Mapping[int, Broker]
 
 GRACE_S = 8.0
-"""Longer than sessions, and requests between brokers, take to give up."""
+"""Longer than it takes until sessions, and requests between brokers, time out."""
 OF_PARTITION_S = 1.5
 REQUEST_S, NEWS_S, FOLLOWS_S, KNOWN_S, MARKERS_S, SEATED_S = 0.8, 0.1, 1.0, 3.0, 2.0, 1.5
 """The bounds, in the order of the module's docstring."""
 SLOWEST = 200_000
-"""Bytes a second that a connection with a small window takes at least."""
+"""The least bytes a second that a connection with a small window carries."""
 POLL_S = 0.1
 UNBOUNDED = frozenset((11, 14))
-"""JoinGroup, SyncGroup."""
+"""The API keys of requests without a bound: JoinGroup, SyncGroup."""
 
 
 class _Book(Protocol):
-    """Of `findings.Book`, which holds this."""
+    """The parts of `findings.Book` (which has the `Lateness`) that are needed here."""
 
     now: Callable[[], float]
     partitions: dict[TopicPartition, PartitionTruth]
@@ -79,24 +78,24 @@ class Lateness:
         self._book = book
         self._disturbed = 0.0
         self.under_way: Callable[[], bool] = lambda: False
-        """Whether a fault is."""
+        """Whether a fault is active."""
         self.registered: Callable[[], bool] = lambda: True
-        """Whether all brokers are."""
+        """Whether all brokers are registered."""
         self.may_wait: frozenset[str] = frozenset()
-        """Clients that a quota may hold up."""
+        """Clients that a quota may delay."""
         self.longest: dict[str, float] = {}
         self.examined: Counter[str] = Counter()
         self._views: dict[TopicPartition, deque[_Seen]] = {}
         self._deciding: dict[tuple[int, str], tuple[object, float]] = {}
         self._joining: dict[tuple[str, str], float] = {}
-        """By group and member: since when it has asked for an assignment."""
+        """(group, member) -> since when it has waited for an assignment."""
         self._silent: dict[str, float] = {}
-        """By group: until when its members may have to wait for one that says nothing."""
+        """Group -> until when its members may have to wait for one that is silent."""
 
     # -- when all is well -----------------------------------------------------------------------
 
     def disturb(self) -> None:
-        """Something has changed that may excuse a wait."""
+        """Notes that something has changed that may excuse a wait."""
         self._disturbed = self._book.now()
 
     def well_since(self, began: float) -> bool:
@@ -122,7 +121,7 @@ class Lateness:
     # -- what clients wait for ------------------------------------------------------------------
 
     def called(self, api_key: int, name: str, client: str, began: float) -> None:
-        """A request has ended, in whatever way."""
+        """Checks a request that has ended, in whatever way."""
         if api_key not in UNBOUNDED and client not in self.may_wait and self.well_since(began):
             took = self._book.now() - began
             self._took("a request", took, REQUEST_S, f"{client} waited for {name}")
@@ -135,7 +134,7 @@ class Lateness:
         began: float,
         size: int = 0,
     ) -> None:
-        """An answer has come that had to wait until these offsets were below the HWs."""
+        """Checks an answer that had to wait until these offsets were below the HWs."""
         if client in self.may_wait:
             return
         if not self.well_since(began) or not all(self._steady(tp, began) for tp in places):
@@ -149,8 +148,8 @@ class Lateness:
     def fetched(
         self, client: str, tp: TopicPartition, offset: int, began: float, size: int
     ) -> None:
-        """A Fetch from this offset on was answered, with so many bytes.  What was there when it
-        was asked for may have to come from the disk."""
+        """Checks a Fetch from this offset on that was answered with `size` bytes.  Only news
+        counts: older records may have to come from the disk."""
         passed = self._passed(tp, offset)
         if passed is not None and passed > began:
             self.answered("a Fetch", client, {tp: offset}, began, size)
@@ -163,19 +162,19 @@ class Lateness:
         return marks[first][1] if first < len(marks) else None
 
     def silent(self, group: str, seconds: float) -> None:
-        """A member says nothing for so long, or is out of its group after that."""
+        """Notes that a member may be silent for `seconds`; after that it is out of its group."""
         self._silent[group] = max(self._silent.get(group, 0.0), self._book.now() + seconds)
 
     def joins(self, group: str, who: str) -> None:
-        """A member asks for an assignment, or asks again as it was told to."""
+        """Notes that a member requests an assignment, perhaps again, as an answer told it to."""
         self._joining.setdefault((group, who), self._book.now())
 
     def seated(self, group: str, who: str) -> None:
-        """It has its assignment."""
+        """Notes that a member has its assignment."""
         self._waited_to_sit(group, who, self._joining.pop((group, who)))
 
     def _waited_to_sit(self, group: str, who: str, began: float) -> None:
-        """Counted from when all was well, and all of the group could be heard."""
+        """Checks a member's wait, counted from when all was well and no member was silent."""
         moved = [t.changed for tp, t in self._book.partitions.items() if tp.topic == GROUPS]
         excused = [self._disturbed + GRACE_S, self._silent.get(group, 0.0)]
         since = max([began, *excused, *(at + OF_PARTITION_S for at in moved)])
@@ -185,7 +184,7 @@ class Lateness:
             self._took("an assignment", now - since, SEATED_S, what)
 
     def shrunk(self, tp: TopicPartition, who: str) -> None:
-        """An ISR has lost a member; its former state is still the partition's."""
+        """Checks that an ISR may lose a member; the partition still has its former state."""
         now = self._book.now()
         if self.well_since(now):
             self._book.broken("L6", f"{who} takes a member out of the ISR of {tp}, and all is well")

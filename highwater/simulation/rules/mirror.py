@@ -1,10 +1,10 @@
 """One replica's log on a machine's disk, read from outside the code under test.
 
 A `ReplicaMirror` follows the segments of one partition on one simulated disk, whether a broker runs
-there or not.  It is told of changed files, parses the bytes appended since its last look, and
-notices when something is gone.  Its cost is that of the change, not of the log: only a change other
-than an append makes it read the whole folder again. The parser is its own: checking the code with
-the code's own parser would hide a fault of the parser.
+there or not.  Given the names of changed files, it parses the bytes appended since its last look,
+and notices when something is gone.  It costs as much as the change, not as the log: only a change
+other than an append makes it read the whole folder again.  It has a parser of its own, because the
+broker's parser would hide its own faults.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Batch(NamedTuple):
 
     @property
     def size(self) -> int:
-        """In bytes."""
+        """The size in bytes."""
         return len(self.records) + _RECORDS_AT
 
     def same(self, other: Batch) -> bool:
@@ -108,7 +108,7 @@ class _Segment:
 
 
 class ReplicaMirror:
-    """One replica's log.  `refresh` gives the batches that are gone."""
+    """One replica's log.  `refresh` returns the batches that are gone."""
 
     def __init__(self, disk: SimDisk, path: str, *others: str) -> None:
         """`others`: its possible folders in other log directories."""
@@ -120,7 +120,7 @@ class ReplicaMirror:
         self.made_anew = False
         """Whether the last look found a log made while the former one was offline."""
         self.moved = False
-        """Whether the last look found it elsewhere."""
+        """Whether the last look found the log in another directory."""
         self.start = 0
         self.end = 0
         """The log end offset."""
@@ -131,8 +131,8 @@ class ReplicaMirror:
         self._bases: list[int] = []
 
     def refresh(self, changed: Iterable[str] | None = None) -> list[Batch]:
-        """Reads the news of these files (None: whatever may have changed); gives the batches that
-        are gone, except those gone from the front (deleted segments).
+        """Reads what is new in these files (None: in all); returns the batches that are gone,
+        except those gone from the front (deleted segments).
         """
         place = self._place()
         self.moved = place != self.path
@@ -148,8 +148,8 @@ class ReplicaMirror:
         return self._rebuild({n: self._folder[n] for n in sorted(self._folder) if n[-4:] == ".log"})
 
     def _place(self) -> str:
-        """Its folder: a newer one than that in a directory that failed, where there are two; and
-        where there is none, a copy that was to take its place when a directory failed."""
+        """The log's folder.  Of two, it is the newer one, not that in a directory that failed.  If
+        there is none, it is a copy that was to replace the log when a directory failed."""
         there = [path for path in self.paths if isinstance(self.disk.find(path), dict)]
         if len(there) > 1:
             return next(filter(self._is_newer, there), there[0])
@@ -218,7 +218,7 @@ class ReplicaMirror:
     def _gone(self, before: list[Batch], after: list[Batch]) -> list[Batch]:
         first = after[0].base if after else self.start
         old = before[bisect_right([b.base for b in before], first - 1) :]
-        if old:  # a copy may begin lower: its log start stands above its first segments
+        if old:  # a copy may begin lower, with segments below its log start
             after = after[bisect_right([b.base for b in after], old[0].base - 1) :]
         kept = 0
         while kept < min(len(old), len(after)) and old[kept].same(after[kept]):
@@ -227,7 +227,7 @@ class ReplicaMirror:
 
     @property
     def size(self) -> int:
-        """The bytes of its batches."""
+        """The size of the log's batches in bytes."""
         return sum(batch.size for batch in self.batches)
 
     def in_segment(self, path: str) -> list[Batch]:
@@ -249,7 +249,7 @@ class ReplicaMirror:
         )
 
     def _last_time(self, segment: Segment) -> int:
-        """The last entry in the file of its time index; -1 if there is none."""
+        """The last timestamp in the segment's time index file; -1 if there is none."""
         node = self.disk.find(segment.file.path.removesuffix(".log") + ".timeindex")
         last = 0  # zeros are padding
         if node is not None and not isinstance(node, dict):

@@ -1,10 +1,11 @@
-"""What brokers keep in memory, beside a replay of the logs that it comes from.
+"""Compares what brokers keep in memory with a replay of the logs from which it comes.
 
 A broker changes its memory step by step, and reads a log again only when it starts, cuts it, or
-takes over: what goes wrong in a step shows itself then, or never in a short run.  So the state is
-made anew and compared: producers and open transactions of every replica, by a reader of this
-package, at each new term, after each cut, and at rest; at rest, when every high watermark is at its
-log's end, also the LSO, and groups and transactions, as a broker that takes over would load them.
+takes over: a mistake in a step shows only then, or never in a short run.  So the state is computed
+again and compared.  Producers and open transactions of every replica are computed by a reader of
+this package, at each new term, after each cut, and at rest.  At rest, when every high watermark is
+at its log's end, so are the LSO, and groups and transactions as a broker that takes over would load
+them.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
 _SEQUENCES = 1 << 31
 SETTLED = (State.EMPTY, State.STABLE)
-"""A group that rebalances is ahead of its log."""
+"""The states in which a group is compared; one that rebalances is ahead of its log."""
 
 
 @dataclass(slots=True)
@@ -41,7 +42,7 @@ class Producer:
 
     epoch: int = -1
     sequence: int = -1
-    """Of its last record in this epoch; -1 where a marker began the epoch."""
+    """The sequence of its last record in this epoch; -1 if a marker began the epoch."""
     open: int = -1
     """The first offset of its open transaction."""
     last_offset: int = -1
@@ -80,7 +81,7 @@ def producers(log: Iterable[Batch]) -> dict[int, Producer]:
 def forgetful(
     broker: Broker, disk: SimDisk, truths: Mapping[TopicPartition, PartitionTruth]
 ) -> Iterator[str]:
-    """What this broker's memory has otherwise than its logs."""
+    """The differences between this broker's memory and its logs."""
     services = broker.services
     now = services.world.clock.wall_ms()
     for tp, log in services.logs.logs.items():
@@ -101,12 +102,12 @@ def forgetful(
 
 
 def stable_end(log: Log, replayed: Mapping[int, Producer]) -> int:
-    """The LSO of a log all of which is committed."""
+    """The LSO of a log that is committed up to its end."""
     return min((one.open for one in replayed.values() if one.open >= 0), default=log.log_end_offset)
 
 
 def differing(log: Log, replayed: Mapping[int, Producer], now_ms: int) -> Iterator[str]:
-    """What a log's memory of its producers has otherwise than a replay."""
+    """The differences between the producers that a log has in memory and a replay."""
     states, whole = log.producers, not log.log_start_offset and not log.config.compacts
     for producer_id, wanted in replayed.items():
         if wanted.last_offset < log.log_start_offset:
@@ -134,11 +135,11 @@ def differing(log: Log, replayed: Mapping[int, Producer], now_ms: int) -> Iterat
 
 
 def _shards(coordinator: Coordinator[Any, Any], disk: SimDisk) -> Iterator[tuple[int, Any, Any]]:
-    """The partition, its shard, and the shard as a broker that takes over would have it."""
+    """Yields (partition, its shard, the shard as a broker that takes over would load it)."""
     for number, shard in coordinator.shards.items():
         if not (shard.loaded and shard.leads):
             continue
-        coordinator.advance(shard)  # as each request does first
+        coordinator.advance(shard)  # each request does this first
         fresh = coordinator.new_shard(shard.partition)
         replay: BatchReplay[Any] = BatchReplay(coordinator.topic, coordinator.decode, fresh.replay)
         for segment in shard.partition.leader_log().segments:
@@ -161,7 +162,7 @@ def _groups(broker: Broker, disk: SimDisk) -> Iterator[str]:
 
 
 def unlike(mine: Group, logged: Group) -> Iterator[str]:
-    """What a group at rest has otherwise than its log."""
+    """The differences between a group at rest and its log."""
     if mine.state is State.DEAD:
         yield f"takes group {mine.group_id} for dead, and it is coordinated here"
     for known, wanted in zip(_told(mine), _told(logged), strict=True):
@@ -170,7 +171,7 @@ def unlike(mine: Group, logged: Group) -> Iterator[str]:
 
 
 def _told(group: Group) -> tuple[Any, ...]:
-    """Offsets, and those of open transactions; then the generation, where the group is settled."""
+    """What is compared: offsets, those of open transactions, and a settled group's generation."""
     members = sorted((member.member_id, member.instance_id) for member in group.members.values())
     generation = (group.generation, group.protocol_type, group.protocol, group.leader, members)
     return group.offsets, group.open_offsets, generation
@@ -185,6 +186,7 @@ def _transactions(broker: Broker, disk: SimDisk) -> Iterator[str]:
 
 
 def _stored(transaction: Transaction | None) -> StoredTransaction | None:
-    """Without the former producer id, which is remembered for a retry and is not in the log."""
+    """What is compared of a transaction: all but the former producer id, which is kept for a retry
+    and is not in the log."""
     stored = transaction.stored if transaction is not None else None
     return stored and replace(stored, last_producer_id=NO_ID, last_epoch=NO_EPOCH)

@@ -1,4 +1,4 @@
-"""What brokers hold at rest, each thing beside a witness that is not the broker itself.
+"""Compares what brokers have in memory at rest with witnesses other than the broker itself.
 
 * The log start of a follower: its leader's.
 * The first offset of a leader epoch: the end of its leader's log when it began to lead.
@@ -7,11 +7,11 @@
 * The configuration in force (topics, brokers, quotas, throttles): ZooKeeper's tree.
 * Checkpoint files: what the broker believes to have written there.
 * The topic ids of logs and of Metadata: the topics' znodes.
-* The Metadata that a client is answered: ZooKeeper's tree, too, and the machines that run.
-* The partitions of a follower's fetch session: what the follower itself takes it to ask for.
+* Answers to a client's Metadata: ZooKeeper's tree, too, and the machines that run.
+* The partitions of a follower's fetch session, at the leader: the follower's own list of them.
 
-None of these looks mends what it finds: no index is loaded, no znode read by the broker, no request
-sent.
+None of these looks repairs what it finds: it loads no index, makes the broker read no znode, and
+sends no request.
 """
 
 from __future__ import annotations
@@ -48,14 +48,15 @@ if TYPE_CHECKING:
     Tree = Mapping[str, Znode]
 
 METADATA, METADATA_VERSION = 3, 12
-"""The version that the simulation's clients ask for, so that what was kept for them is seen."""
+"""The API key, and the version that the simulation's clients use, so that answers cached for them
+are seen."""
 
 
 def disagreement(
     broker: Broker, disk: SimDisk, truths: Truths, tree: Tree, addresses: Mapping[int, object]
 ) -> Iterator[str]:
-    """What this broker holds otherwise than its witnesses; `addresses` are the machines' (host,
-    port), by broker."""
+    """The differences between this broker and the witnesses; `addresses`: broker -> its machine's
+    (host, port)."""
     yield from on_disk(broker, disk, truths)
     yield from _ids(broker, disk, tree)
     yield from _topics_configured(broker, tree)
@@ -66,8 +67,8 @@ def disagreement(
 
 
 def on_disk(broker: Broker, disk: SimDisk, truths: Truths) -> Iterator[str]:
-    """What it takes its logs for, otherwise than the disk and the leaders' truth: at rest, and
-    when it begins to serve."""
+    """The differences between what a broker knows of its logs and the disk or the leaders' epochs;
+    for a broker at rest, or one that begins to serve."""
     for tp, log in broker.services.logs.logs.items():
         truth = truths.get(tp)
         replica = truth.replicas.get(broker.config.broker_id) if truth is not None else None
@@ -86,8 +87,8 @@ def on_disk(broker: Broker, disk: SimDisk, truths: Truths) -> Iterator[str]:
 def late_epochs(
     entries: list[tuple[int, int]], log_start: int, began: Mapping[int, int], *, exact: bool
 ) -> Iterator[str]:
-    """Epochs that a replica lets begin elsewhere than their leaders did.  Where compaction leaves
-    holes, one may begin with the hole before it, and no later than its leader."""
+    """Epochs of which a replica has another start than their leaders had.  If compaction has left
+    holes, an epoch may begin with the hole before it, but not later than at its leader."""
     for epoch, start in entries:
         known = began.get(epoch)
         if known is None or start <= log_start:
@@ -97,7 +98,7 @@ def late_epochs(
 
 
 def misindexed(segment: Segment, mirror: ReplicaMirror, disk: SimDisk) -> Iterator[str]:
-    """Entries of a segment's indexes that its batches refute."""
+    """Entries of a segment's indexes that contradict its batches."""
     held, base = mirror.in_segment(segment.file.path), segment.base_offset
     starts = accumulate((batch.size for batch in held), initial=0)
     ends = {at: batch.last for at, batch in zip(starts, held, strict=False)}
@@ -174,7 +175,7 @@ def _topics_configured(broker: Broker, tree: Tree) -> Iterator[str]:
 
 
 def _ids(broker: Broker, disk: SimDisk, tree: Tree) -> Iterator[str]:
-    """Ids in memory, in `partition.metadata`, and in what clients are answered."""
+    """Wrong topic ids in memory, in `partition.metadata`, and in answers to clients."""
     services = broker.services
     brokers = [node.data for path, node in tree.items() if path.startswith(f"{znodes.BROKER_IDS}/")]
     if not all(TOPIC_IDS.encode() in data for data in brokers):
@@ -240,7 +241,7 @@ def _quotas_configured(broker: Broker, tree: Tree) -> Iterator[str]:
 
 
 def _written(broker: Broker, disk: SimDisk) -> Iterator[str]:
-    """Checkpoint files that are not as the broker believes to have written them."""
+    """Checkpoint files that differ from what the broker believes to have written."""
     logs: Any = broker.services.logs
     for directory in logs._live():
         for name, offsets in directory.written.items():
@@ -248,13 +249,13 @@ def _written(broker: Broker, disk: SimDisk) -> Iterator[str]:
             try:
                 held = decode_offsets(bytes(file.data)) if isinstance(file, Inode) else {}
             except MalformedFileError:
-                held = {}  # a power loss has torn it, and the broker takes it for empty
+                held = {}  # a power loss has torn the file, and the broker takes it for empty
             if held != offsets and name not in directory.planned:
                 yield f"has written {offsets} to {directory.path}/{name}, which has {held}"
 
 
 def _answered(broker: Broker, truths: Truths, addresses: Mapping[int, object]) -> Iterator[str]:
-    """What it answers to Metadata, from what it keeps for answers."""
+    """Mistakes in a broker's answer to Metadata, made from what it has cached."""
     listener = broker.config.parsed_listeners.bound[0].listener
     encoded = broker.services.metadata.answer(METADATA_VERSION, listener, None)
     answer = decode_response(METADATA, METADATA_VERSION, encoded.data)
@@ -280,8 +281,8 @@ def _answered(broker: Broker, truths: Truths, addresses: Mapping[int, object]) -
 
 
 def partings(brokers: Brokers) -> Iterator[str]:
-    """What two brokers hold otherwise of the same thing: a follower's log start, and what a fetch
-    session asks for."""
+    """Differences between two brokers about the same thing: a follower's log start, and the
+    partitions of a fetch session."""
     for number, broker in brokers.items():
         for tp, partition in broker.services.replicas.partitions.items():
             for follower_id in partition.followers if partition.is_leader else ():
@@ -300,7 +301,7 @@ def _sessions(number: int, broker: Broker, brokers: Brokers) -> Iterator[str]:
         for fetcher in fetchers:
             session = private._sessions.get(fetcher._session._id)
             if fetcher.leader != number or session is None:
-                continue  # an evicted one begins anew
+                continue  # an evicted session begins afresh
             asked = fetcher._session._asked
             known = {tp: fed.asked for tp, fed in session.partitions.items()}
             if known != asked:

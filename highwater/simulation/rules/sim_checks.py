@@ -39,7 +39,7 @@ class Finding(NamedTuple):
 
 
 class Topic(NamedTuple):
-    """A topic's promises; `unclean` where committed records were given up."""
+    """A topic's promises; `unclean`: committed records were given up."""
 
     name: str
     expect_loss: bool
@@ -61,7 +61,7 @@ def judge(
     topics: Iterable[Topic],
     witnessed: Sequence[dict[str, Any]] = (),
 ) -> list[Finding]:
-    """The checks that found violations; raises ValueError where they had nothing to look at."""
+    """The violations that the checks found; raises ValueError if they had nothing to examine."""
     db = _database()
     _load(db, lines, topics, witnessed)
     return [finding for kind, finding in _judge(db, CHECKS) if kind == "violation"]
@@ -85,7 +85,7 @@ def _database() -> duckdb.DuckDBPyConnection:
 
 
 def _judge(db: duckdb.DuckDBPyConnection, ids: tuple[str, ...]) -> list[tuple[str, Finding]]:
-    """With the kind of each finding."""
+    """Runs these checks; returns each finding with its kind."""
     for name, query in _views():
         db.execute(f"CREATE OR REPLACE TEMP TABLE {name} AS {query}")
     selected = _checks(ids)

@@ -16,25 +16,25 @@ if TYPE_CHECKING:
 
 
 class StableOffsets:
-    """The LSO of a log by its HW.  `batches` may grow between two questions, and nothing else."""
+    """The LSO of a log for each HW.  `batches` may only grow between two calls."""
 
     def __init__(self, batches: Sequence[Batch]) -> None:
         self.batches = batches
         self._bases: list[int] = []
         self._first: list[int] = []
-        """For each batch the first offset of the transactions open after it; -1 for none."""
+        """For each batch, the first offset of the transactions open after it; -1 if none is."""
         self._open: dict[int, int] = {}
 
     def at(self, hw: int) -> int:
-        """A transaction is open until its marker is below the HW."""
+        """The LSO at this HW: a transaction is open until its marker is below the HW."""
         self._read_on()
         before = bisect_left(self._bases, hw) - 1
         first = self._first[before] if before >= 0 else -1
         return hw if first < 0 else first
 
     def trimmed(self, hw: int, log_start: int) -> set[int]:
-        """What it may be where the log begins there.  A broker that has had the deleted records
-        knows that their transactions are open; one that began at the log start does not."""
+        """The possible LSOs if the log begins at `log_start`.  A broker that has had the deleted
+        records knows that their transactions are open; one that began at the log start does not."""
         at = self.at(hw)
         open_: dict[int, int] = {}
         if at >= log_start:

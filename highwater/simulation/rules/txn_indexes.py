@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from highwater.simulation.rules.mirror import Batch
 
 Entry = tuple[int, int, int]
-"""The producer id, the first offset, and the marker's offset."""
+"""(producer id, first offset, marker's offset)"""
 
 
 def by_the_log(batches: Iterable[Batch]) -> list[Entry]:
@@ -48,7 +48,7 @@ class ComparedNode(Protocol):
 
 
 def compare(nodes: Iterable[ComparedNode], rules: Rules, tps: Iterable[TopicPartition]) -> int:
-    """The number of entries compared; a difference breaks T3."""
+    """Compares the indexes; returns the number of entries.  A difference breaks T3."""
     compared = 0
     for tp in tps:
         for node in nodes:
@@ -58,7 +58,7 @@ def compare(nodes: Iterable[ComparedNode], rules: Rules, tps: Iterable[TopicPart
             replica = rules.replica(rules.partitions[tp], node.id)
             logged = by_the_log(replica.mirror.batches)
             held = [e for s in partition.log.segments for e in s.txn_index.entries]
-            # of those that began in a segment that is gone the log no longer tells the first offset
+            # if a transaction began in a deleted segment, the log no longer has its first offset
             begun = {(e[0], e[2]) for e in held if e[1] < replica.mirror.start}
             expected, known = (
                 [(e[0], e[1], e[2]) for e in of if (e[0], e[2]) not in begun]

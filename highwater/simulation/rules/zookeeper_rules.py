@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class ZooKeeperRules:
-    """Told of each change of ZooKeeper's tree."""
+    """Its methods are called for each change of ZooKeeper's tree."""
 
     def __init__(self, book: Book, ensemble: Ensemble) -> None:
         self._book = book
@@ -31,7 +31,7 @@ class ZooKeeperRules:
         """The process that registered itself last."""
         self._ids: dict[str, bytes] = {}
         self._given: set[bytes] = set()
-        """The ids of all topics that there were."""
+        """The ids of all topics so far, deleted ones included."""
 
     def changed(self, path: str, who: str) -> None:
         parts = path.split("/")
@@ -101,7 +101,7 @@ class ZooKeeperRules:
                 self._check_isr(truth)
 
     def _identified(self, topic: str, topic_id: bytes | None) -> None:
-        """R15: a topic's id is its own, and stays."""
+        """R15: a topic's id is unique, and never changes."""
         before = self._ids.get(topic)
         if topic_id is None or topic_id == before:
             return
@@ -115,8 +115,8 @@ class ZooKeeperRules:
     def _moving(
         self, truth: PartitionTruth, before: tuple[int, ...], now: ReplicaAssignment
     ) -> None:
-        """R2: a move to other replicas ends when all of them have been in the ISR, or is cancelled;
-        until then the replicas from before it stay, whatever its target is now."""
+        """R2: a move to other replicas ends when all of them have been in the ISR, or when it is
+        cancelled; until then the original replicas stay, even if the target changes."""
         wrong = _wrong_move(truth, before, now)
         if wrong is not None:
             isr = truth.state.isr if truth.state is not None else ()
@@ -133,7 +133,7 @@ class ZooKeeperRules:
     def _state_changed(self, tp: TopicPartition, state: znodes.PartitionState, who: str) -> None:
         truth = self._book.partitions.get(tp)
         if truth is None:
-            return  # its topic was deleted
+            return  # the topic was deleted
         old = truth.state
         gone = [b for b in (old.isr if old is not None else ()) if b not in state.isr]
         stays = truth.target is None and tp.topic not in self._book.deleting
@@ -237,10 +237,10 @@ class ZooKeeperRules:
         self._book.hold(truth, replica, truth.known_end, "R4", "was elected leader")
 
     def _joined(self, truth: PartitionTruth, broker: int) -> None:
-        """A follower has joined the ISR on its leader's word."""
+        """Checks a follower that its leader has added to the ISR."""
         replica = self._book.replica(truth, broker)
         if replica.view is not None:
-            replica.lossy = False  # it must have copied again by now all that a power loss took
+            replica.lossy = False  # by now it must have fetched again what a power loss took
         # else it asked before it lost power; what its bounce undoes before it can lead
         self._book.hold(truth, replica, truth.known_end, "R1", "joined the ISR")
         leader = truth.replicas.get(truth.state.leader) if truth.state else None
@@ -258,7 +258,7 @@ class ZooKeeperRules:
 def _wrong_move(
     truth: PartitionTruth, before: tuple[int, ...], now: ReplicaAssignment
 ) -> str | None:
-    """What is wrong with a change of the assigned replicas, or None."""
+    """The mistake in a change of the assigned replicas, or None."""
     replicas, origin = frozenset(now.replicas), truth.origin
     if not before:
         return None
