@@ -1,6 +1,6 @@
 """A row of the table of benchmarks (`table`): what it starts, its load, its options, its figures.
 
-A benchmark is a function of its options and of the sides that it measures.  It gives what it found:
+A benchmark is a function of its options and of the sides that it measures.  It returns its result,
 mostly a `Table`, whose lines say what each figure is, its unit, and whether more of it is better.
 The options are the fields of a dataclass; `highwater bench NAME` has an option for each.
 """
@@ -24,17 +24,17 @@ def option(
     most: float | None = None,
     of: Sequence[str] = (),
 ) -> Any:
-    """A field that is an option, too: `flag` is its name, if it is not the field's.
+    """A field that is an option, too; `flag` is the option's name, if it is not the field's.
 
-    `least` and `most` bound its value; `of`: it is one of these.  One whose default is a tuple may
-    be given more than once.
+    `least` and `most` bound the value; `of` lists the allowed ones.  An option whose default is a
+    tuple may be given more than once.
     """
     given = {"text": text, "flag": flag, "least": least, "most": most, "of": of}
     return dataclasses.field(default=default, metadata=given)
 
 
 class Found(Protocol):
-    """What a benchmark found, as it is shown and kept."""
+    """The result of a benchmark, which can be shown and kept."""
 
     def text(self) -> str: ...
 
@@ -45,7 +45,7 @@ class Found(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Benchmark:
-    """One benchmark; `run` is given its options, and raises BenchFailed."""
+    """One benchmark; `run` gets the options, and raises BenchFailed."""
 
     name: str
     help: str
@@ -56,13 +56,12 @@ class Benchmark:
     options: type[Any]
     """A dataclass, whose fields are made by `option`."""
     against: tuple[str, ...] = ("apache", "zookeeper")
-    """The other sides that it may be measured with."""
+    """The other sides with which it can be compared."""
     zookeeper: str = "java"
-    """Highwater's, where it is not what is compared."""
+    """The ZooKeeper of Highwater's side, if ZooKeepers are not what is compared."""
     section: Callable[[Any, str | None], tuple[str, str]] | None = None
-    """Of the options, and of what it is measured against: the name of its section of a page, and
-    the section's heading."""
+    """(options, what it is compared with) -> the name of its section of a page, and the heading."""
     page: Callable[[Any, str], str] | None = None
-    """Of what it found and a sentence: a page with plots."""
+    """(result, a sentence) -> a page with plots."""
     problem: Callable[[Any], str] | None = None
-    """Of what it found: why the command ends with 1; empty for no reason."""
+    """Result -> why the command ends with exit code 1; empty: it ends with 0."""

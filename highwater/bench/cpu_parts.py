@@ -1,12 +1,13 @@
 """`highwater bench cpu`: the brokers' CPU time for one batch, by part.
 
-Theory of operation.  The brokers take a load twice: first alone, which gives the CPU time of them
-all, in the kernel and outside, and the number of batches; then with py-spy, a sampling profiler
-of another process, at each broker, of which only the shares are taken.  A sample is the stack of
-the thread that holds the interpreter's lock, and counts for the part of the innermost function that
-belongs to one (`PARTS`).  So the interpreter's and the libraries' time counts for the function that
-called them, and what none of ours called is the event loop's.  A thread in a system call has given
-the lock away: the kernel's time, of sockets, files and wake-ups, is a line of its own.
+Theory of operation.  The brokers take a load twice.  The first time they run alone, which gives
+their CPU time, in the kernel and outside, and the number of batches.  The second time py-spy, a
+sampling profiler in another process, watches each broker; only the shares are taken from it.  A
+sample is the stack of the thread that holds the interpreter's lock, and counts for the part of the
+innermost function that belongs to one (`PARTS`).  So the interpreter's and the libraries' time
+counts for the function that called them; time in nothing that ours called is the event loop's.  A
+thread in a system call has released the lock: the kernel's time, for sockets, files and wake-ups,
+is a line of its own.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ PARTS: tuple[tuple[str, str], ...] = (
     ("measure", r"broker/measure/|base/(metrics|loop_steps|event_loop)"),
     (LOOP, r"/trio/"),
 )
-"""Part -> the files whose functions are it; the first that fits counts."""
+"""(part, pattern of the files whose functions belong to it); the first match counts."""
 _PATTERNS = [(part, re.compile(files)) for part, files in PARTS]
 _LEADING = re.compile(r".*?/(?=(?:highwater/)?(?:broker|controller)/|highwater/|trio/)")
 
@@ -69,7 +70,7 @@ class Kind:
     settings: dict[str, object] = field(default_factory=dict)
     single: bool = False
     reads: bool = False
-    """What was written in such batches is read, again and again."""
+    """Whether the load reads, again and again, what was written in such batches."""
 
 
 LOADS = {
@@ -103,12 +104,12 @@ class Options:
 
 @dataclass(slots=True)
 class Parts:
-    """One load: CPU microseconds of all brokers for a batch, and the samples by part."""
+    """The result of one load: the brokers' CPU microseconds for a batch, and samples by part."""
 
     what: str
     batch_us: float
     system_us: float
-    """The part of it in the kernel."""
+    """The share of these microseconds that was spent in the kernel."""
     mb_ms: float
     """CPU milliseconds for a megabyte of records."""
     samples: Counter[str]
@@ -174,7 +175,7 @@ def profiler() -> str:
 
 
 Work = Callable[[], Awaitable[tuple[float, float]]]
-"""Carries a load out; gives the number of batches, and megabytes of records."""
+"""Carries a load out; returns the number of batches, and the megabytes of records."""
 
 
 async def run(options: Options, sides: Sides) -> Profile:
@@ -202,7 +203,7 @@ async def run(options: Options, sides: Sides) -> Profile:
 
 @asynccontextmanager
 async def _work(options: Options, kind: Kind, cluster: ProcessCluster) -> AsyncIterator[Work]:
-    """The load, with a topic of its own, which has records where they are to be read."""
+    """The load, on a topic of its own, which has records if the load reads."""
     where, topic = cluster.direct_bootstrap, f"cpu-{kind.what.replace(' ', '-').replace(',', '')}"
     config = {
         "min.insync.replicas": str(min(2, options.replicas)),

@@ -1,9 +1,9 @@
-"""`highwater bench fetch-wait`: the cost of fetch.min.bytes where all data is there.
+"""`highwater bench fetch-wait`: the cost of fetch.min.bytes when all data is there.
 
-One broker a side, both up at once and asked in turn.  A client reads from the start of a partition
-that holds more than it reads, so that no fetch waits at its end.  With fetch.min.bytes above
-max.partition.fetch.bytes each fetch takes its whole max_wait_ms, in Kafka too; else none waits.
-"segments" asks a log of many small segments by hand.
+Each side has one broker; both run at the same time and are measured in turn.  A client reads from
+the start of a partition that has more data than it reads, so that no fetch waits at the end.  With
+fetch.min.bytes above max.partition.fetch.bytes each fetch takes its whole max_wait_ms, in Kafka,
+too; otherwise none waits.  "segments" sends hand-made fetches to a log of many small segments.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def around(min_mib: Sequence[int]) -> Iterator[Limits]:
 
 
 def too_slow(table: Table) -> str:
-    """Names the rows where Highwater takes over 1.5 times as long, and over 50 ms longer."""
+    """Names the rows in which Highwater takes more than 1.5 times as long and 50 ms longer."""
     slow = [
         row.what
         for row in table.rows
@@ -143,7 +143,8 @@ async def _fill(options: Options, client: str, cluster: ProcessCluster) -> None:
 
 
 def _produce(bootstrap: str, topic: str, records: int, value: bytes) -> None:
-    """Produces batches like the Java producer's defaults; each record of a small segment alone."""
+    """Produces batches as the Java producer does by default; with small segments, each record
+    alone."""
     from confluent_kafka import Producer
 
     whole = topic == WHOLE
@@ -217,7 +218,7 @@ def _kcat(bootstrap: str, limits: Limits, records: int) -> float:
 
 
 def _java(bootstrap: str, limits: Limits, records: int) -> float:
-    """ConsumerPerformance's own fetch.time.ms: without the start of the JVM and of the group."""
+    """ConsumerPerformance's own fetch.time.ms, without the start of the JVM and of the group."""
     with tempfile.TemporaryDirectory() as work:
         config = Path(work) / "consumer.properties"
         config.write_text(f"fetch.min.bytes={limits.min_bytes}\n")

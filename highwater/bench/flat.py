@@ -1,11 +1,11 @@
-"""`highwater bench flat`: what a request costs as a broker has more partitions, connections, data.
+"""`highwater bench flat`: a request's cost when a broker has more partitions, connections or data.
 
-Theory of operation.  One broker, RF 1.  One thing grows at a time: the partitions of the broker (of
-which each request takes one at random), the open connections (which take turns), and the bytes of
-the log (in which fetches read anywhere).  At each step so many requests are sent one after the
-other (`spread_requests`), and the broker's CPU time between the first and the last of them is
-divided by their number: to open the connections does not count.  The order of the steps is forward
-and back, so that a machine that gets slower is not mistaken for a cost that grows.
+Theory of operation.  One broker, RF 1.  One thing grows at a time: the partitions of the broker
+(each request uses one at random), the open connections (which take turns), or the bytes of the log
+(fetches read at random places).  At each step a number of requests is sent one after the other
+(`spread_requests`), and the broker's CPU time between the first and the last of them is divided by
+their number, so opening the connections does not count.  The steps are taken forward and then back,
+so that a machine that becomes slower is not mistaken for a growing cost.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _START: dict[str, Any] = {
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The steps of what grows, and the requests of each API at each step."""
+    """The steps of each thing that grows, and the number of requests of each API at each step."""
 
     steps: Mapping[str, Sequence[float]]
     requests: int
@@ -71,8 +71,8 @@ async def run(options: Options, sides: Sides) -> Table:
 
 
 def lines(plan: Plan, samples: Samples) -> list[Line]:
-    """A line of the table for each step, and one below those of an axis: how much the CPU of a
-    request grew, whose samples are added."""
+    """A line of the table for each step, and below those of an axis a line for the growth of a
+    request's CPU time, whose samples are added to `samples`."""
     made = []
     for axis, steps in plan.steps.items():
         for api in APIS:
@@ -126,7 +126,7 @@ class _Flat:
         return [s for n in range(self.plan.rounds) for s in (steps if n % 2 == 0 else steps[::-1])]
 
     async def partitions(self) -> None:
-        """A cluster for each number, as partitions cannot be taken away."""
+        """Measures each number of partitions on a cluster of its own, as none can be removed."""
         for at in self._there_and_back(PARTITIONS):
             async with self.sides.ours.cluster(**_START) as cluster:
                 await _topic(cluster, int(at))
@@ -139,7 +139,7 @@ class _Flat:
                 await self._measure(cluster, at, CONNECTIONS, connections=int(at))
 
     async def bytes(self) -> None:
-        """Only forward: what is in the log stays."""
+        """Measures each size of the log, only forward, because the log's data stay."""
         offsets, before = 1, 0.0
         async with self.sides.ours.cluster(**_START) as cluster:
             await _topic(cluster, 1)
@@ -164,7 +164,7 @@ class _Flat:
 
 
 async def _topic(cluster: ProcessCluster, partitions: int) -> None:
-    """Each partition has a record, so that a fetch finds one anywhere."""
+    """Makes the topic, with a record in each partition, so that any fetch finds one."""
     where, (host, port) = cluster.direct_bootstrap, cluster.address(1)
     await create_topic(where, TOPIC, partitions, 1, {})
     once = Spread("produce", host, port, TOPIC, partitions, requests=partitions, in_order=True)
@@ -172,7 +172,7 @@ async def _topic(cluster: ProcessCluster, partitions: int) -> None:
 
 
 async def _fill(cluster: ProcessCluster, gib: float) -> int:
-    """Gives the number of records."""
+    """Fills the log; returns its number of records."""
     load = Load(
         cluster.direct_bootstrap, TOPIC, FILL_RECORD_BYTES, FILL_BATCH_BYTES, "1", 0, 3600,
         gib * (1 << 30) / 1e6,

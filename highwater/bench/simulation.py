@@ -1,9 +1,9 @@
 """`highwater bench sim`: the speed of simulated seeds.
 
-All figures are of one core, by the processor time of this process: other work of the machine hardly
-counts.  The seeds are those of `highwater sim`, with all rules checked.  The cost of the rules and
-the checks is measured in separate runs, because a look at the clock after each step costs
-something, too.
+All figures are those of one core, measured by this process's CPU time, on which other work of the
+machine has hardly any effect.  The seeds are those of `highwater sim`, with all rules checked.  The
+cost of the rules and the checks is measured in separate runs, because reading the clock after each
+step costs something, too.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ async def run(options: Options, sides: Sides) -> Table:
 
 def _measure(options: Options, sides: Sides) -> Table:
     samples, world = Samples(), simulated.Options(seconds=options.seconds)
-    simulate(options.seeds[0], simulated.Options(seconds=2.0))  # makes modules and tables
+    simulate(options.seeds[0], simulated.Options(seconds=2.0))  # loads modules, makes tables
     for seed in options.seeds:
         runs = [_timed(seed, world) for _ in range(options.rounds)]
         seconds, outcome = min(runs, key=lambda timed: timed[0])
@@ -86,8 +86,8 @@ def _operations(outcome: Outcome) -> int:
 
 
 def _shares(seed: int, options: simulated.Options) -> tuple[float, float]:
-    """The shares of one run's time: after steps, in the code that watches them; and in the SQL of
-    the checks, at its end."""
+    """Two shares of one run's time: that of the code which watches each step, and that of the
+    checks' SQL at the end."""
     after_steps, in_sql, stepped, judge = 0.0, 0.0, Kernel.stepped, sim_checks.judge
 
     def timed_step(kernel: Kernel, task: object) -> None:

@@ -1,10 +1,10 @@
 """`highwater bench starts`: the time until a cluster serves, and until a test has its first record.
 
-Theory of operation.  Each round starts everything from nothing, on each side in turn: `highwater
-up --detach`, timed as its user waits for it, with the CPU that its processes have used by then; and
-a pytest run of two tests that ask for different clusters, which tell when their first record was
-acknowledged with acks=all.  At last a cluster takes a load, and the memory of all its processes is
-added up.
+Theory of operation.  Each round starts everything from nothing, on each side in turn.  First it
+times `highwater up --detach`, as its user waits for it, with the CPU that the processes have used
+by then.  Then it runs pytest on two tests that need different clusters, which report when their
+first record was acknowledged with acks=all.  Finally a cluster takes a load, and the memory of all
+its processes is added up.
 """
 
 from __future__ import annotations

@@ -37,11 +37,11 @@ WAIT_S = 60
 ZOOKEEPER_TICK_MS = 2000
 LOOK_S = 0.1
 RESTARTED = 1
-"""The broker that is killed."""
+"""The number of the broker that is killed."""
 
 
 Reader = Callable[[str, str, int], Awaitable[tuple[float, float]]]
-"""Reads so many records of a topic; gives megabytes and the seconds from the first record on."""
+"""Reads a number of records of a topic; returns megabytes, and seconds from the first record on."""
 
 
 async def librdkafka(bootstrap: str, topic: str, records: int) -> tuple[float, float]:
@@ -50,7 +50,7 @@ async def librdkafka(bootstrap: str, topic: str, records: int) -> tuple[float, f
 
 
 async def java_client(bootstrap: str, topic: str, records: int) -> tuple[float, float]:
-    """ConsumerPerformance's fetch.time.ms: without the start of the JVM and of the group."""
+    """ConsumerPerformance's fetch.time.ms, which excludes the start of the JVM and of the group."""
     words = ["--bootstrap-server", bootstrap, "--topic", topic, "--messages", str(records)]
     words += ["--hide-header", "--timeout", "60000"]
     said = await output(java("org.apache.kafka.tools.ConsumerPerformance", words))
@@ -61,7 +61,7 @@ async def java_client(bootstrap: str, topic: str, records: int) -> tuple[float, 
 
 
 def consume(read: Reader) -> Once:
-    """MB/s of reading what was just written, from the page cache, and the brokers' CPU time of it
+    """Measures reading what was just written, from the page cache: MB/s, and the brokers' CPU time
     in milliseconds a megabyte."""
 
     async def once(plan: Plan, cluster: ProcessCluster, topic: str) -> tuple[float, float]:
@@ -78,7 +78,8 @@ def consume(read: Reader) -> Once:
 
 
 async def start(turns: Turns) -> Samples:
-    """Each side in turn, alone: a start, an idle while, and topics of 100 and 1,000 partitions."""
+    """Measures each side alone, in turn: a start, idle time, and topics of 100 and 1,000
+    partitions."""
     await turns.stop()
     samples = Samples()
     for number in range(turns.plan.pairs):
@@ -133,7 +134,7 @@ async def _idle_cpu(cluster: ProcessCluster, seconds: float) -> float:
 
 
 async def failovers(turns: Turns) -> Samples:
-    """Kills of a leader, under librdkafka with its defaults, in seconds."""
+    """Seconds of a failover after the kill of a leader, for librdkafka with its defaults."""
     await turns.stop()
     options = failover.Options(
         turns.plan.kills, turns.plan.their_kills, ("librdkafka",), no_controller=True

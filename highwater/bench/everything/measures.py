@@ -23,12 +23,12 @@ class Measure:
     minutes: float
     """Roughly how long it takes on two quiet cores."""
     load: Once | None = None
-    """What the clusters that stay up take in turn; None where there is a `run`."""
+    """The load that the shared clusters take in turn; None if there is a `run`."""
     run: Run | None = None
     partitions: int = 3
-    """Those of a load's topic."""
+    """The number of partitions of the load's topic."""
     full: bool = False
-    """Whether it is measured by --full alone."""
+    """Whether it is measured only with --full."""
 
     async def samples(self, turns: Turns) -> Samples:
         if self.load is None:
@@ -45,7 +45,7 @@ class Result:
     date: str = ""
     commit: str = ""
     build: str = ""
-    """Pure or compiled modules, and what of a produced batch is checked."""
+    """Whether modules were pure or compiled, and which checks a produced batch went through."""
     seconds: float = 0.0
     load: Sequence[float] = (0.0, 0.0)
     """The load average of a minute, before and after."""
@@ -69,9 +69,9 @@ class Result:
 
     @staticmethod
     def of_json(name: str, found: dict[str, Any], commit: str = "") -> Result:
-        """`commit`: where the result itself names none."""
+        """The result in this JSON; `commit`: used if the JSON has none."""
         told = {"commit": commit, "build": "pure, headers"} | found
-        told.pop("quiet", None)  # it is made of `busy`
+        told.pop("quiet", None)  # it is derived from `busy`
         return Result(name, **told | {"samples": Samples(found["samples"])})
 
 

@@ -27,7 +27,7 @@ DEFAULTS = {
     "batch.num.messages": 10_000,
     "queue.buffering.max.messages": 100_000,
 }
-"""librdkafka's own."""
+"""librdkafka's own defaults."""
 
 
 async def produced(load: Load) -> float:
@@ -83,7 +83,7 @@ MIXED = (
 
 
 async def mixed(turns: Turns) -> Samples:
-    """Milliseconds of produce at half of what the last side, Apache Kafka, takes at most."""
+    """Milliseconds of a produce at half of the highest rate of the last side, Apache Kafka."""
     most = await _most(turns)
     turns.progress(f"{turns.sides[-1].name} takes {most:.1f} MB/s at most: half of it is the load")
     rate = most / 2 * 1e6 / mixed_load.RECORD_BYTES
@@ -99,7 +99,7 @@ async def mixed(turns: Turns) -> Samples:
 
 
 async def _most(turns: Turns) -> float:
-    """MB/s by librdkafka's defaults, when it does not grow any more."""
+    """The MB/s with librdkafka's defaults once it no longer grows."""
     rates: list[float] = []
     once = produce(batch_kib=977, settings=DEFAULTS)
     while len(rates) < turns.plan.warm and not flat(rates):
@@ -180,5 +180,6 @@ async def footprint(turns: Turns) -> Samples:
 
 
 def _bytes_on_disk(folder: Path, topic: str) -> int:
-    """Of the batches, which replicas hold alike; the indexes of Kafka are allocated ahead."""
+    """The bytes of the batches, which are equal on all replicas; indexes do not count, because
+    Kafka's are allocated in advance."""
     return sum(path.stat().st_size for path in folder.glob(f"broker-*/data/{topic}-*/*.log"))

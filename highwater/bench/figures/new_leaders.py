@@ -1,5 +1,5 @@
-"""When a partition got its new leader, from the logs of Highwater's brokers: a client's pause is
-longer by its own waiting.
+"""Finds when a partition got its new leader, from the logs of Highwater's brokers; a client's pause
+is longer, because the client itself waits before it tries again.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ _STARTED = re.compile(r"\[([\d-]+ [\d:]+,\d+)\] INFO (\S+): leader in epoch \d+ 
 
 
 def leads_from(line: str, partition: str) -> float | None:
-    """Seconds since 1970 at which a broker's log says that it leads the partition.
+    """The time, in seconds since 1970, of a log line by which a broker leads the partition.
 
     >>> line = "[1970-01-02 00:00:00,250] INFO orders-0: leader in epoch 3 from offset 7, ISR [2]"
     >>> leads_from(line, "orders-0") % 60
@@ -28,7 +28,7 @@ def leads_from(line: str, partition: str) -> float | None:
 
 
 def new_leader_s(logs: Iterable[Path], partition: str, since: float) -> float | None:
-    """Seconds from `since` until some broker first led the partition; None where none says so."""
+    """Seconds from `since` until some broker led the partition; None if no log shows one."""
     times = (
         when
         for log in logs

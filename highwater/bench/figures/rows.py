@@ -1,4 +1,4 @@
-"""Figures of one side or of two: lines, their samples, and the table that is made of them.
+"""Figures of one side or of two: lines, their samples, and the table made of them.
 
 A `Line` says what is measured.  A benchmark gives `Samples` by the names of its lines, and both
 make `Row`s: medians of both sides, and a ratio, above 1 where Highwater is better.
@@ -18,10 +18,11 @@ class Row:
     unit: str
     ours: tuple[float, ...]
     theirs: tuple[float, ...] = ()
-    """Empty where there is no other side."""
+    """The other side's samples; empty if there is no other side."""
     smaller_is_better: bool = False
     column: str = ""
-    """Rows of one `what` with columns are one line of the table; they have no other side."""
+    """If not empty, all rows with the same `what` share a line of the table, a column each; they
+    have no other side."""
 
     @property
     def ratio(self) -> float | None:
@@ -50,7 +51,7 @@ class Row:
 
 
 class Samples(dict[str, list[list[float]]]):
-    """By a line's name the samples of each side, Highwater's first."""
+    """Name of a line -> the samples of each side, Highwater's first."""
 
     def add(self, line: str, side: int, *values: float) -> None:
         sides = self.setdefault(line, [])
@@ -67,7 +68,7 @@ class Line:
     what: str
     unit: str
     goal: float = 1.0
-    """The least ratio that it should reach; above 1 Highwater is ahead."""
+    """The ratio that it should reach; above 1 Highwater is better."""
     more_is_better: bool = False
     column: str = ""
 
@@ -155,7 +156,7 @@ def piped(lines: Sequence[tuple[str, ...]]) -> str:
 
 
 def spread(samples: Sequence[float]) -> str:
-    """Median (least to greatest of how many), with as many digits as tell something.
+    """Median (least to greatest of how many), with as many digits as are meaningful.
 
     >>> spread([1.0, 2.0, 4.0]), spread([250.0]), spread([0]), spread([])
     ('2.00 (1.00-4.00 of 3)', '250', '0', '-')

@@ -38,13 +38,13 @@ async def until(
 
 @dataclass(slots=True)
 class Side:
-    """One of the two: `ours` or `theirs`."""
+    """One of the two measured programs: `ours` or `theirs`."""
 
     name: str
     program: Program
     folder: Path
     properties: Mapping[str, str] = field(default_factory=dict)
-    """Of its brokers, beside those of a row."""
+    """Properties of its brokers, in addition to those of a row."""
     zookeeper: str = "java"
     ready_s: list[float] = field(default_factory=list)
     _runs: int = 0
@@ -62,9 +62,9 @@ class Side:
     ) -> AsyncIterator[ProcessCluster]:
         """A new cluster without data; keeps the time until each broker knows all brokers.
 
-        `settings` are further ones of `Settings`.  With `keep_files` its files stay until `clear`,
-        for where making files is measured: an ext4 without a journal looks at each inode that was
-        deleted within minutes before it makes one.
+        `settings` are further fields of `Settings`.  With `keep_files` its files stay until
+        `clear`.  That is for measures of making files: an ext4 without a journal examines each
+        inode deleted in the last minutes before it makes a new one.
         """
         self._runs += 1
         folder = self.folder / f"run-{self._runs}"
@@ -86,7 +86,7 @@ class Side:
         if keep_files:
             self._kept.append(folder)
         else:
-            shutil.rmtree(folder, ignore_errors=True)  # a failed one is left for inspection
+            shutil.rmtree(folder, ignore_errors=True)  # after a failure it stays for inspection
 
     def clear(self) -> None:
         """Removes the files that were kept."""
@@ -96,7 +96,7 @@ class Side:
 
 @dataclass(slots=True)
 class Sides:
-    """What a benchmark measures: the sides, Highwater's first, and how it tells of its progress."""
+    """What a benchmark measures: the sides, Highwater's first; also shows the progress."""
 
     sides: Sequence[Side]
     progress: Progress
@@ -116,8 +116,8 @@ class Sides:
         rounds: int = 1,
         **start: Any,
     ) -> Samples:
-        """Each side in turn, so many times, has the machine for itself: its new cluster (`start` as
-        for `Side.cluster`) takes the load, which gives a figure, or several, for each line."""
+        """Gives each side in turn the machine for itself, several times: a new cluster (`start` as
+        for `Side.cluster`) takes the load, which returns one or more figures for each line."""
         samples = Samples()
         for number in range(rounds):
             for index, side in enumerate(self.sides):
