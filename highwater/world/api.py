@@ -47,8 +47,8 @@ class Connection(Protocol):
     peer: tuple[str, int]
     local: tuple[str, int]
     small_bytes: int
-    """Up to so many bytes of a file are cheaper to read, and to send with what stands before them,
-    than to send by `send_file`."""
+    """Up to this many bytes of a file are cheaper to read and send together with the bytes before
+    them than to send by `send_file`."""
 
     def recv_into(self, buffer: memoryview) -> int | None:
         """Gives the number of bytes read (0: the peer closed), or None where it would block."""
@@ -57,7 +57,7 @@ class Connection(Protocol):
         """Gives the number of bytes taken from the views, in order; None where it would block."""
 
     def send_file(self, file: File, position: int, n: int) -> int | None:
-        """As `send`, from a file; gives 0 where the file now ends before `position`."""
+        """As `send`, but from a file; returns 0 if the file now ends before `position`."""
 
     async def wait_readable(self) -> None: ...
 
@@ -78,12 +78,12 @@ class Listener(Protocol):
 class Loan(Protocol):
     """Listening sockets that a harness lends to this process, until it asks for them.
 
-    With them go the connections that came through them: another socket takes the place of each
-    one's own, so that the harness stands between the two from then on, and no byte is lost.
+    The connections that came through them are handed over, too: another socket takes the place of
+    each connection's own, so that from then on the harness is between the two, and no byte is lost.
     """
 
     listeners: Sequence[tuple[str, Listener]]
-    """By the names of this process's own listeners."""
+    """(name of this process's own listener, the lent listener)"""
 
     async def recalled(self) -> None:
         """Returns when the harness asks for them, or has ended."""
@@ -93,7 +93,7 @@ class Loan(Protocol):
         new one's other end, for `hand_over`."""
 
     async def hand_over(self, descriptors: tuple[int, int], about: Any, unread: Buffer) -> None:
-        """Gives them to the harness, with what it must know (JSON) and what it is to read again."""
+        """Gives them to the harness, with what it must know (JSON), and bytes to be read again."""
 
     def close(self) -> None:
         """Ends the loan and closes the listeners, idempotently."""
@@ -120,7 +120,7 @@ class File(Protocol):
         """Gives up to n bytes; fewer only at the end of the file."""
 
     def read_to_send(self, position: int, n: int) -> bytes:
-        """As `read`, for a connection: a failure costs that one, and not the log directory."""
+        """As `read`, for a connection: an error ends the connection, not the log directory."""
 
     def write_at(self, position: int, data: Buffer) -> None:
         """Overwrites within the file (index entries); never past its end."""
@@ -174,7 +174,7 @@ class Steps(Protocol[R]):
     """Work that continues only when asked for its next result."""
 
     async def next(self) -> R | None:
-        """None: there are no more.  Raises the work's exception, or ApartError."""
+        """The next result; None after the last.  Raises the work's exception, or ApartError."""
 
 
 Pace = Callable[[int], None]

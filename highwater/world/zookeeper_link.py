@@ -24,4 +24,4 @@ class ZooKeeperLink:
     tls: ssl.SSLContext | None = None
     """Makes connections secure; None: plain TCP."""
     access: Callable[[str], Access] = lambda path: Access.OPEN
-    """By the path of a znode that is made."""
+    """Path of a new znode -> who may use it."""

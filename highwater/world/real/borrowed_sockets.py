@@ -1,14 +1,15 @@
 """Listening sockets that a harness lends to a broker, and the door by which they come and go.
 
 A harness that stands between a cluster's members listens at the ports that they advertise.  As long
-as it has nothing to do there, it lends a broker the sockets, and no byte takes a way round.  The
-door is a Unix socket in the broker's folder (`HIGHWATER_LINK_DOOR` names it), where the broker asks
-at its start.  The first packet has the listeners' names and their sockets.  The harness recalls
-them by closing its direction.  Then a packet for each connection brings the connection's socket,
-one end of the pair that took its place, and a file in memory that says what is on its way.  The
-broker's end of the door is the end of the loan, so a broker that dies gives its listeners back.
+as it has nothing to do there, it lends a broker the sockets, and no byte makes a detour.  The door
+is a Unix socket in the broker's folder (`HIGHWATER_LINK_DOOR` names it), to which the broker
+connects at its start.  The first packet has the listeners' names and their sockets.  The harness
+recalls them by closing its direction.  Then the broker sends a packet for each connection, with the
+connection's socket, one end of the pair that has taken its place, and a file in memory that says
+what is in flight.  The loan ends when the broker's end of the door closes, so a broker that dies
+gives its listeners back.
 
-A broker without the variable has nothing of this in its way.  Linux alone has all that it takes.
+A broker without the variable runs none of this code.  Only Linux has the system calls for it.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
 VARIABLE = "HIGHWATER_LINK_DOOR"
 PATIENCE_S = 5.0
-"""How long a broker waits for what it may borrow."""
+"""How long a broker waits for the sockets that it may borrow."""
 _PACKET_BYTES = 4096
 _DESCRIPTORS = 64
 
@@ -62,7 +63,7 @@ async def receive(door: trio.socket.SocketType) -> tuple[bytes, list[int]]:
 
 
 async def borrow(path: str) -> BorrowedSockets | None:
-    """What is lent at this door; None where nothing is."""
+    """Borrows the sockets that are lent at this door; None if there are none."""
     door = trio.socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     try:
         with trio.fail_after(PATIENCE_S), short_path(path) as name:

@@ -228,8 +228,8 @@ def _load_all(path: str) -> None:
 
 
 def _mode(path: str) -> int | None:
-    """None: nothing is there.  `os.path.exists` says so of a disk that fails too, and then a log
-    would go on without the index that cannot be looked at.
+    """The mode of a file; None if nothing is there.  `os.path.exists` returns False also for a disk
+    that fails, and then a log would go on without an index that cannot be read.
     """
     try:
         return os.stat(path).st_mode

@@ -30,7 +30,8 @@ _BYTES = 8 * 4
 
 
 class FaultDoor:
-    """Both ends of a door: the harness sets, the broker asks and counts.  Raises OSError."""
+    """Either end of a door: the harness sets values, the broker reads them and counts.  Raises
+    OSError."""
 
     def __init__(self, path: Path) -> None:
         with path.open("a+b") as file:
@@ -41,15 +42,15 @@ class FaultDoor:
     # --- the harness's end
 
     def jump(self, clock_ms: int) -> None:
-        """Puts the wall clock so far off the machine's, from now on."""
+        """From now on the broker's wall clock differs from the machine's by `clock_ms`."""
         self._values[_CLOCK_MS] = clock_ms
 
     def slow_down(self, write_us: int) -> None:
-        """Lets each write, flush and load take so much longer, from now on."""
+        """From now on each write, flush and load takes `write_us` longer."""
         self._values[_WRITE_US] = write_us
 
     def close(self) -> None:
-        """Nothing is wrong any more."""
+        """Ends all faults."""
         self._values[_CLOCK_MS] = self._values[_WRITE_US] = 0
 
     @property

@@ -77,9 +77,10 @@ class SimDisk:
         """Path prefix -> errno of every operation under it (EIO)."""
         self.failing: FailingCall | None = None
         self.met: list[Met] = []
-        """Without what costs a process nothing but an answer: a sendfile, the size of a disk."""
+        """The errors that processes met, without those that cost only an answer: of a sendfile, or
+        of the request for the size of the disk."""
         self.errors = 0
-        """All errors that faults made it give."""
+        """How many errors faults have caused."""
         self.next_sync: NextSync | None = None
         self.tear = ""
         """The next power loss tears a file whose path ends so, if there is one to tear."""
@@ -93,7 +94,7 @@ class SimDisk:
         means that a folder itself was made, removed or renamed.
         """
         self.closed: list[tuple[Life, str, float]] = []
-        """Who closed a renamed file, its last name, and how long (s) it had had that."""
+        """(who closed a renamed file, its last name, for how long (s) it had had that name)"""
         self._journal: list[Callable[[], None]] = []
 
     # -- names ----------------------------------------------------------------------------------
@@ -355,7 +356,7 @@ class SimFile:
 
     def _check_flush(self) -> None:
         self._check()
-        if self.stands:  # else it is deleted, and need not be on the disk
+        if self.stands:  # a deleted file need not be on the disk
             self._disk.perhaps_fail(self.process, "flush", self.path)
 
     def cached(self, position: int, n: int) -> int:

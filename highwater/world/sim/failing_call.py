@@ -32,7 +32,7 @@ class FailingCall:
     path: str = ""
     """The file that it struck."""
     process: Life | None = None
-    """Whose call it was."""
+    """The process whose call failed."""
     struck: trio.Event = field(default_factory=trio.Event)
 
     def strikes(self, process: Life, call: str, path: str) -> bool:

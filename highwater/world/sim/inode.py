@@ -24,7 +24,7 @@ class Inode:
         self.cuts = 0
         """The number of times that existing bytes were removed or changed (for observers)."""
         self.renamed: tuple[str, float] | None = None
-        """Its last name and when (s) it was given that one (for observers)."""
+        """Its last name, and when (s) it was given that name (for observers)."""
         self._syncing: list[list[int]] = []
         self._undo: list[tuple[int, bytes]] = []
 

@@ -1,4 +1,4 @@
-"""The next fsync of one kind of file, for whoever wants to be there while it is under way."""
+"""Waits for the next fsync of one kind of file, so that a fault can strike during it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import trio
 
 @dataclass(slots=True)
 class NextSync:
-    """Waits for the fsync of a file whose path ends so."""
+    """Waits for the fsync of a file whose path has a given ending."""
 
     suffix: str
     begun: trio.Event = field(default_factory=trio.Event)

@@ -44,7 +44,7 @@ class Wires(Protocol):
     kernel: Kernel
     random: Random
     waiting: list[Pipe[Any]]
-    """Those that hold bytes back, because the link is cut or the machine is down."""
+    """The pipes that hold bytes back, because the link is cut or the machine is down."""
 
     def link(self, source: Host, target: Host) -> Link: ...
 

@@ -85,8 +85,8 @@ class Process:
         self.ended = trio.Event()
         self.failure: BaseException | None = None
         self.on_death: dict[object, Callable[[bool], None]] = {}
-        """Its outside resources, in the order in which they were made.  Called once with True where
-        the kernel still says goodbye (resets connections).
+        """Its outside resources, in the order in which they were made -> what to call at its death,
+        with True if the kernel still says goodbye (resets connections).
         """
         self.after_step: Callable[[], None] | None = None
         """An observer's function, called after each step of one of its tasks."""
