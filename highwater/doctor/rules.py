@@ -51,8 +51,7 @@ def acks(settings: ClientSettings) -> Iterator[Finding]:
 
 
 def conflicts(settings: ClientSettings) -> Iterator[Finding]:
-    """Settings that idempotence does not allow: the client refuses them, or silently turns it off.
-    """
+    """Settings that idempotence does not allow: clients refuse them, or silently turn it off."""
     against = settings.against_idempotence
     if not against:
         return

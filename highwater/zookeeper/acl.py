@@ -67,8 +67,7 @@ def _matches(entry: Acl, one: Id) -> bool:
 
 
 def fixed(acl: Sequence[Acl], ids: Collection[Id], path: str) -> tuple[Acl, ...]:
-    """The list in its stored form: `auth` is replaced by the caller's own ids.  Raises INVALID_ACL.
-    """
+    """The list in its stored form, with the caller's own ids for `auth`.  Raises INVALID_ACL."""
     found = dict.fromkeys(entry for given in acl for entry in _fixed(given, ids, path))
     if not found:
         raise KeeperError(Code.INVALID_ACL, path)

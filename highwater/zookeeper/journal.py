@@ -119,8 +119,7 @@ def session_ended(zk: Ensemble, id_: int, ms: int) -> bytes:
 
 
 def refused(zk: Ensemble) -> bytes:
-    """The record of a refused change: its client has seen the zxid, so no later change may get it.
-    """
+    """The record of a refused change: a client has seen its zxid, so no later one may get it."""
     return sealed(_CHANGE.pack(REFUSED, zk.zxid, 0, 0))
 
 

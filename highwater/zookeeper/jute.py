@@ -170,8 +170,7 @@ def read_connect(frame: bytes) -> Connect:
 
 
 def read_op(kind: int, reader: Reader) -> Op:
-    """Reads one change, alone or in a multi; raises UNIMPLEMENTED for containers and times to live.
-    """
+    """Reads one change, also in a multi; raises UNIMPLEMENTED for containers and times to live."""
     match kind:
         case Type.CREATE | Type.CREATE_2:
             path, data, acl, flags = reader.text(), reader.buffer(), reader.acl(), reader.int32()

@@ -271,8 +271,7 @@ class Service:
         raise KeeperError(Code.UNIMPLEMENTED)
 
     def _acl(self, session: Session, path: str) -> bytes:
-        """The answer to getACL; only a client that may change the list sees the hashes of digests.
-        """
+        """The answer to getACL; only clients that may change the list see the hashes of digests."""
         node, shown = self.ensemble.tree.node(path), True
         check(node.acl, READ | ADMIN, session.ids, path)
         try:

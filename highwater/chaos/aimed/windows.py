@@ -89,8 +89,8 @@ class Windows:
             self._sort(id_)
 
     def committed(self, group: str, partition: int, offset: int | None) -> None:
-        """A group has committed this offset in a partition of the input; None: its offset is gone.
-        """
+        """A group has committed this offset in a partition of the input; None: its offset is gone
+        (a tombstone)."""
         of = self._partitions[partition]
         if offset is None:
             of.groups.pop(group, None)

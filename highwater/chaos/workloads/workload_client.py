@@ -1,5 +1,4 @@
-"""The common part of the workload's clients: each works in a thread of its own until it is stopped.
-"""
+"""The common part of the workload's clients, each of which works in a thread of its own."""
 
 from __future__ import annotations
 

@@ -47,8 +47,7 @@ log4j.appender.E.layout=org.apache.log4j.SimpleLayout
 
 
 def artifacts(version: str) -> tuple[Artifact, ...]:
-    """The jars that run a broker of this release; for the default release, those of its tools, too.
-    """
+    """The jars that run a broker of this release; for the default release, also its tools' jars."""
     broker = Artifact("org.apache.kafka", "kafka_2.13", version)
     if version == VERSION:
         return (broker, Artifact("org.apache.kafka", "kafka-tools", version), _LOGGING)

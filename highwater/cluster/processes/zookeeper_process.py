@@ -68,8 +68,7 @@ def find_java(env: Mapping[str, str] = os.environ) -> str:
 
 
 def _jars_in(folder: Path) -> str | None:
-    """The class path of ZooKeeper's jars in a folder, or in its `lib`; None if they are in neither.
-    """
+    """The class path of ZooKeeper's jars in a folder or in its `lib`; None if there are none."""
     for place in (folder, folder / "lib"):
         jars = sorted({jar for pattern in _NEEDED for jar in place.glob(pattern + ".jar")})
         names = [jar.name for jar in jars]
