@@ -35,7 +35,7 @@ MACHINES = (
     "highwater.broker.log.timestamps",
     "highwater.kafka.wire.fetch_session_handler",
 )
-"""Modules, and packages whole."""
+"""The modules, and packages as a whole, that are marked."""
 
 _TABLE = "__reached__"
 _ROOT = Path(__file__).resolve().parents[2]
@@ -126,7 +126,7 @@ class _Marker(ast.NodeTransformer):
         return node
 
     def _either(self, value: ast.expr, line: int, what: str) -> ast.expr:
-        """`mark or value`: setting an item gives None."""
+        """`mark or value`, where the mark, which sets an item, returns None."""
         call = ast.parse(f"{_TABLE}.__setitem__({self._arm(line, what)}, 1)", mode="eval").body
         return ast.copy_location(ast.BoolOp(ast.Or(), [call, value]), value)
 
@@ -140,7 +140,7 @@ def marked(source: str, module: str) -> tuple[ast.Module, list[str]]:
 
 class _Loader(SourceFileLoader):
     def get_code(self, fullname: str) -> CodeType:
-        """Compiled again: a cached file would be imported without the hook, too."""
+        """Compiles the module afresh: imports without the hook would use a cached file, too."""
         source = self.get_data(self.path).decode()
         tree, arms = marked(source, fullname)
         _tables[fullname] = (bytearray(len(arms)), arms)
@@ -171,7 +171,7 @@ def install() -> None:
 
 
 def forget() -> None:
-    """Begins again."""
+    """Clears the marks."""
     for table, _ in _tables.values():
         table[:] = bytes(len(table))
 
@@ -185,7 +185,7 @@ def taken() -> list[str]:
 
 
 def all_arms() -> list[str]:
-    """Every arm that there is."""
+    """All arms of the marked modules."""
     return [arm for module, file in _files() for arm in marked(file.read_text(), module)[1]]
 
 

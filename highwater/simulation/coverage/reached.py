@@ -62,11 +62,11 @@ AT_ONCE = (
     "bounce", "expire session", "drop zookeeper connections", "reset connections", "reset clients",
     "jump clock", "stale request", "full channel",
 )  # fmt: skip
-"""The faults that are over as soon as they have happened: no event falls into them."""
+"""Faults that are over at once, so that no event can happen during them."""
 
 
 class ReachedProblem(Exception):
-    """A kept file cannot be added to; the message says why, and what to do."""
+    """The file cannot be added to; the message says why, and how to go on."""
 
 
 @dataclass(slots=True)
@@ -76,11 +76,11 @@ class Kept:
     seed: int
     vary: tuple[str, ...]
     new: int
-    """The things that it reached first."""
+    """How many things it was the first to reach."""
     tries: int = 0
-    """Its variations that were run."""
+    """How many variations of it were run."""
     fruits: int = 0
-    """Those that were kept."""
+    """How many of those were kept."""
 
 
 Name = int | str

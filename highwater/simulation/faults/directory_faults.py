@@ -1,8 +1,8 @@
 """Faults of brokers with two log directories: replicas move between them, and one of them fails.
 
-A broker that meets an error in one directory takes it offline and goes on with the other
-(KIP-112); whoever moves replicas asks that broker (KIP-113).  A directory that failed counts again
-after a restart, as an operator would do it.
+A broker that meets an error in one directory takes it offline and goes on with the other (KIP-112).
+Moves of replicas are requested from the broker that has them (KIP-113).  A directory that failed is
+used again after a restart, which is what an operator would do.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ EVERY_S = {MOVE: 1.0, FAIL: 10.0}
 LED_ELSEWHERE_S = 3.0
 _STEP_S = 0.1
 PATIENCE_S = 8.0
-"""So long nothing may touch a directory at all."""
+"""How long to wait for a broker to touch the directory that fails."""
 OFFLINE_S = 3.0
-"""By then a broker that met an error has lost that directory; it asks ZooKeeper for nothing
-before."""
+"""How long a broker that met an error may take to give the directory up; it needs nothing from
+ZooKeeper for that."""
 
 
 def directory_faults(random: Random, seconds: float) -> list[Fault]:
-    """Of `sim --log-dirs`, beside those of any run."""
+    """The faults that `sim --log-dirs` adds to those of every run."""
     planned = []
     for kind, every in EVERY_S.items():
         at = random.expovariate(1 / every)
@@ -62,7 +62,7 @@ def folder_of(path: str) -> str:
 
 
 async def goes_offline(cluster: SimCluster, node: BrokerNode, met: Met, why: str) -> None:
-    """Holds the life of a broker that met an error to R13: it takes that directory offline, or
+    """Checks R13 for a broker that met an error: in that life it takes the directory offline, or
     ends."""
     folder, spent = folder_of(met.path), 0.0
 
@@ -78,7 +78,8 @@ async def goes_offline(cluster: SimCluster, node: BrokerNode, met: Met, why: str
 
 
 def met_since(node: BrokerNode, since: int, folder: str = "/", number: int = 0) -> Met | None:
-    """An error in this directory that a broker has met since then; of its present life if it has.
+    """An error that a broker has met in this directory after the first `since` ones; if possible,
+    one of its present life.
 
     A start reads meta.properties twice, and the first reading may fail.
     """
@@ -88,14 +89,15 @@ def met_since(node: BrokerNode, since: int, folder: str = "/", number: int = 0) 
 
 
 def start_anew(cluster: SimCluster, node: BrokerNode) -> None:
-    """A broker takes a directory that failed for good; a restart, with a sound disk, mends that."""
+    """Restarts a broker that has lost a directory, if its disk is sound: without a restart it would
+    never use that directory again."""
     if has_lost_a_directory(node) and not node.host.disk.broken:
         cluster.kill(node.id)
         cluster.start(node.id)
 
 
 class DirectoryFaults:
-    """Verbs of `Faults`."""
+    """The verbs of `Faults` for log directories."""
 
     def __init__(
         self,
@@ -104,7 +106,7 @@ class DirectoryFaults:
         random: Random,
         alone: Callable[[], bool],
     ) -> None:
-        """`alone`: whether no other fault is under way."""
+        """`alone`: returns whether no other fault is active."""
         self._cluster = cluster
         self._alone = alone
         self._tps = tps
@@ -150,7 +152,7 @@ class DirectoryFaults:
     async def _led_elsewhere(
         self, node: BrokerNode, there: Sequence[TopicPartition], seconds: float, folder: str
     ) -> None:
-        """Waits so long, and holds the controller to R13 while no other fault is under way."""
+        """Waits for `seconds`, and checks R13 for the controller while no other fault is active."""
         stuck, end = 0.0, trio.current_time() + seconds
         while trio.current_time() < end:
             await trio.sleep(_STEP_S)

@@ -1,10 +1,10 @@
-"""Faults of disks: one that is full, one that fails, one call that fails, power lost in an fsync or
-with a small file half written.
+"""Faults of disks: a full disk, a broken one, a single call that fails, and power lost during an
+fsync or with a small file half written.
 
-A broker that met such an error may not go on with that directory: Kafka takes it offline, and one
-whose last directory is offline halts (`ReplicaManager.handleLogDirFailure`).  The rule R13 asks for
-that of the life that met it and of the directory concerned; a broker that met none had nothing to
-break.  A sendfile that fails costs its connection alone (`Processor.poll`).
+A broker that met such an error may not go on with that directory.  Kafka takes it offline, and a
+broker whose last directory is offline halts (`ReplicaManager.handleLogDirFailure`).  R13 demands
+this of the life that met the error, for that directory; if no broker met one, there was nothing to
+break.  A sendfile that fails costs only its connection (`Processor.poll`).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ PATIENCE_S = 8.0
 
 
 class Call(NamedTuple):
-    """A call that brokers make: on which files, and whether only a start is sure to make it."""
+    """A call that brokers make, on which files, and whether only a start is sure to make it."""
 
     name: str
     suffix: str
@@ -79,7 +79,7 @@ def torn(suffix: str) -> str:
 
 
 class DiskFaults:
-    """Verbs of `Faults`."""
+    """The verbs of `Faults` for disks."""
 
     def __init__(
         self,
@@ -132,7 +132,7 @@ class DiskFaults:
             raise NothingToBreak(f"{node.name} did not touch its disk")
 
     async def failing_call(self, fault: Fault, node: BrokerNode) -> None:
-        """One call fails, of an append some bytes are written; then the disk works again."""
+        """Makes one call fail (an append after some bytes); then the disk works again."""
         random = self._random
         led = self._coordinators()
         calls = (*CALLS, *LOADS) if node.host.disk.cold else CALLS
@@ -154,7 +154,7 @@ class DiskFaults:
         start_anew(self._cluster, node)
 
     def _coordinators(self) -> list[tuple[TopicPartition, BrokerNode, BrokerNode]]:
-        """Partitions of coordinators, with their leaders and one that may lead next."""
+        """(partition of coordinators, its leader, a broker that may lead it next)"""
         nodes, found = self._cluster.nodes, []
         for tp, truth in sorted(self._cluster.rules.partitions.items()):
             if tp.topic in INTERNAL_TOPICS and truth.state is not None:
@@ -180,7 +180,7 @@ class DiskFaults:
         start_anew(self._cluster, node)
 
     async def fail_one(self, call: Call, failing: FailingCall, node: BrokerNode) -> None:
-        """Waits until this call has failed, and the broker has suffered for it."""
+        """Waits until this call has failed, and the broker has taken the consequences."""
         disk = node.host.disk
         self._life(node)
         if disk.failing is not None:
@@ -197,13 +197,13 @@ class DiskFaults:
             raise NothingToBreak(f"{node.name} made no call {call.name} on *{call.suffix}")
         self._done[str(call)] += 1
         if call.name in ("send", "load to send"):
-            return  # it costs that connection, as in Kafka
+            return  # it costs only the connection, as in Kafka
         why = f"a call {call.name} failed on {failing.path}"
         met = Met(failing.process, failing.path, failing.number)
         await goes_offline(self._cluster, node, met, why)
 
     async def power_loss_in_a_flush(self, fault: Fault, node: BrokerNode) -> None:
-        """Takes the power while an fsync is under way: at a roll, of a checkpoint or a batch."""
+        """Takes the power during an fsync: at a roll, of a checkpoint, or of a batch."""
         suffix = self._random.choice(FLUSHED)
         await self._lose_power_in_a_sync(suffix, fault, node)
         self._done[in_a_flush(suffix)] += 1
@@ -215,7 +215,8 @@ class DiskFaults:
         node: BrokerNode,
         ready: Callable[[], object] = lambda: True,
     ) -> None:
-        """In a later one of such a file, where it is not `ready` or power must not be lost yet."""
+        """Takes the power during an fsync of such a file; waits for a later one while it is not
+        `ready`, or power must not be lost yet."""
         deadline = trio.current_time() + PATIENCE_S
         while True:
             sync = await self._in_a_sync(suffix, node)
@@ -248,8 +249,8 @@ class DiskFaults:
         return sync
 
     async def torn_file(self, fault: Fault, node: BrokerNode) -> None:
-        """Takes the power when a small file is not on the disk yet, and leaves a part of it.  An
-        index is written at a roll, before the fsync of its log begins."""
+        """Takes the power when a small file is not yet on the disk, so that only a part of it
+        stays.  An index is written at a roll, before the fsync of its log begins."""
         disk, suffix = node.host.disk, self._random.choice(TORN)
         self._life(node)
         before, disk.tear = len(disk.torn), suffix

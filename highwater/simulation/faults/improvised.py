@@ -1,8 +1,8 @@
-"""Joints whose acts are drawn, too: each act is one that can follow those before it.
+"""Joints whose acts are drawn at random, too: each act is one that can follow those before it.
 
-Who is down can start, who stands still can go on, a message can be waited for once a hold is armed.
-No more than two of the cast are down or stand still at once, and power is lost only after an
-orderly stop, where acks=all promises that nothing is lost.
+A broker that is down can start, one that stands still can go on, and a message can be awaited once
+a hold is armed.  No more than two of the cast are down or stand still at once, and power is lost
+only after an orderly stop, where acks=all promises that nothing is lost.
 """
 
 from __future__ import annotations
@@ -62,10 +62,10 @@ if TYPE_CHECKING:
 
 IMPROVISED = "improvised"
 TOPICS = (TRANSACTIONS, TRIMMED, GOVERNED)
-"""Topics of their own acts; an improvised joint may be about a partition of these, too."""
+"""Topics that some joints need for their acts; an improvised joint may be about one, too."""
 LEAST, MOST = 4, 8
 POWER = 3
-"""The acts of a power loss: stop, wait, lose it."""
+"""How many acts a power loss needs: stop, wait, lose power."""
 _CAST = (LEADER, FOLLOWER, THIRD)
 
 
@@ -85,7 +85,7 @@ class _Draw:
         self._frozen: list[str] = []
 
     def acts(self) -> list[Act]:
-        """LEAST to MOST of them."""
+        """The acts, LEAST to MOST of them."""
         found: list[Act] = []
         number = self._random.randint(LEAST, MOST)
         while len(found) < number:
@@ -93,7 +93,7 @@ class _Draw:
         return found
 
     def _possible(self, room: int) -> list[Callable[[], list[Act]]]:
-        """What can come next, where there is room for so many acts."""
+        """What can come next, if there is room for `room` more acts."""
         possible = [self._pass, self._prefer, self._elect, self._elect, self._depose, self._move]
         possible += [self._until_held] * 3 if self._armed else [self._hold] * 3
         possible += [self._until_written] * 3 if self._watched else [self._lose, self._depose_at]

@@ -1,7 +1,7 @@
 """The language of joints: acts, and who plays in them.
 
-A joint is a short list of acts, data and no code (`joints`).  Who plays is drawn when it begins,
-and how long each act takes is drawn from its range (`joint_players`).
+A joint is a short list of acts, as data and not code (`joints`).  The brokers that play are drawn
+when it begins, and the length of each act is drawn from a range (`joint_players`).
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ class Time:
 
 @dataclass(frozen=True, slots=True)
 class OfOne:
-    """What happens to one of the cast, or what one does."""
+    """An act by one of the cast, or upon one."""
 
     who: str
 
 
 @dataclass(frozen=True, slots=True)
 class HoldNext:
-    """The next message of that API from one to another is on its way for so long."""
+    """Delays the next message of one API from one of the cast to another."""
 
     api_key: int
     what: str
@@ -60,92 +60,92 @@ class HoldNext:
 
 @dataclass(frozen=True, slots=True)
 class UntilHeld:
-    """Goes on once the message is held."""
+    """Waits until the message is held."""
 
 
 @dataclass(frozen=True, slots=True)
 class UntilDelivered:
-    """Goes on once the held message has come."""
+    """Waits until the held message has arrived."""
 
 
 class LoseAnswer(OfOne):
-    """The next write of the partition's state by that broker takes place in ZooKeeper, and its
-    connection ends before the answer: it cannot know."""
+    """Lets ZooKeeper make the broker's next write of the partition's state, and ends its connection
+    before the answer: the broker cannot know that it succeeded."""
 
 
 class CutAfterWrite(OfOne):
-    """The next write of the partition's state by that broker is answered, and then no bytes pass
-    between it and ZooKeeper."""
+    """Lets ZooKeeper answer the broker's next write of the partition's state, and cuts the broker
+    off from ZooKeeper after that."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeposeAtWrite:
-    """The controller's znode is deleted in the instant in which the topic's znode is written."""
+    """Deletes the controller's znode at the instant when the topic's znode is written."""
 
 
 @dataclass(frozen=True, slots=True)
 class UntilWritten:
-    """Goes on once the write that this joint watches for has taken place."""
+    """Waits until the write that this joint watches for has taken place."""
 
 
 class Prefer(OfOne):
-    """Another order of the replicas: a write of the controller, with a new leader epoch."""
+    """Changes the order of the replicas, which the controller writes with a new leader epoch."""
 
 
 @dataclass(frozen=True, slots=True)
 class Elect:
-    """The preferred leader is elected."""
+    """Has the preferred leader elected."""
 
 
 class Kill(OfOne):
-    """kill -9."""
+    """Kills a broker as SIGKILL does."""
 
 
 class Start(OfOne):
-    """It starts again, on its data."""
+    """Starts a broker again, on its data."""
 
 
 class Stop(OfOne):
-    """A controlled shutdown."""
+    """Stops a broker by a controlled shutdown."""
 
 
 class UntilDown(OfOne):
-    """Goes on once it has ended."""
+    """Waits until a broker has ended."""
 
 
 class LosePower(OfOne):
-    """Its machine loses power, and gets it back; the broker stays down."""
+    """Takes a broker's machine's power and gives it back; the broker stays down."""
 
 
 class Freeze(OfOne):
-    """It stands still, and its sockets take what comes."""
+    """Pauses a broker, whose sockets still take what comes."""
 
 
 class Thaw(OfOne):
-    """It goes on."""
+    """Lets a paused broker go on."""
 
 
 class CutFromZooKeeper(OfOne):
-    """No bytes between it and ZooKeeper."""
+    """Cuts a broker off from ZooKeeper."""
 
 
 @dataclass(frozen=True, slots=True)
 class Heal:
-    """The links that this joint cut."""
+    """Heals the links that this joint has cut."""
 
 
 @dataclass(frozen=True, slots=True)
 class Depose:
-    """The controller's znode is deleted."""
+    """Deletes the controller's znode."""
 
 
 class DeposeOnly(OfOne):
-    """The controller's znode is deleted for as long as this broker is the controller."""
+    """Deletes the controller's znode until another broker than this one is the controller."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """Time passes."""
+    """Lets time pass."""
 
     time: Time
 
@@ -165,25 +165,25 @@ class End:
 
 @dataclass(frozen=True, slots=True)
 class Trim:
-    """DeleteRecords, up to the HW or below.  Like the next three it is asked for, and the next act
+    """Requests DeleteRecords, up to the HW or below.  As for the three acts below, the next act
     does not wait for the answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Grow:
-    """CreatePartitions: one more."""
+    """Requests CreatePartitions, for one partition more."""
 
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """AlterPartitionReassignments: to these of the cast."""
+    """Requests AlterPartitionReassignments, to these of the cast."""
 
     target: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Cancel:
-    """AlterPartitionReassignments: the move that is under way ends."""
+    """Requests AlterPartitionReassignments, to cancel the present move."""
 
 
 Act = (
@@ -196,8 +196,8 @@ Act = (
 
 @dataclass(frozen=True, slots=True)
 class Joint:
-    """`topic`: the partition is one of this topic; without, one of the workload's.  `skips`: an act
-    that has nothing to break is left out, and the joint goes on."""
+    """A joint.  `topic`: the topic of its partition; if it is None, one of the workload's.
+    `skips`: whether it goes on without an act that has nothing to break."""
 
     acts: tuple[Act, ...]
     topic: str | None = None

@@ -1,4 +1,4 @@
-"""The administrator's calls of joints; each is noted, so that the checks know of it."""
+"""The administrator's calls of joints; each is noted, so that the checks allow for it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Call = Callable[[], Awaitable[None]]
 
 
 class JointAdmin:
-    """Each function but `elect` gives a call that is still to be made."""
+    """Each function but `elect` returns a call that must still be made."""
 
     def __init__(self, cluster: SimCluster, admin: SimClient, staged: StagedFaults) -> None:
         self._cluster = cluster
@@ -31,11 +31,11 @@ class JointAdmin:
         await self._staged.admin_call(self._admin.elect_preferred(tp))
 
     def move(self, tp: TopicPartition, target: list[int] | None) -> Call:
-        """To these brokers; None cancels the move that is under way."""
+        """Moves the partition to these brokers; None cancels the present move."""
         return partial(self._staged.reassign, tp, target)
 
     def trim(self, tp: TopicPartition, random: Random) -> Call:
-        """Up to the HW in half of the cases, or to anywhere below it."""
+        """Deletes records, in half of the cases up to the HW, else up to some offset below it."""
         truth, deletions = self._cluster.rules.partitions[tp], self._cluster.requested.deletions
         first = deletions[tp]
         if truth.end <= first:

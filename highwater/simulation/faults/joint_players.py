@@ -63,21 +63,22 @@ if TYPE_CHECKING:
     from highwater.world.sim import Host
 
 PATIENCE_S, SHORT_PATIENCE_S = 10.0, 2.0
-"""For a message or a write that may never come; the shorter one where the joint then goes on."""
+"""How long to wait for a message or a write that may never come; the shorter time is for joints
+that go on without it."""
 DELIVERY_S = 0.1
 ANSWERED_S = 0.02
-"""ZooKeeper's answer has come by then; the news of an ISR goes after it (`isr_writer`)."""
+"""By then ZooKeeper's answer has come; the news of an ISR is written after it (`isr_writer`)."""
 
 
 @dataclass(slots=True)
 class _Scene:
-    """One joint under way."""
+    """The state of a joint while it is played."""
 
     tp: TopicPartition
     cast: dict[str, BrokerNode]
     assigned: list[int]
     nursery: trio.Nursery
-    """Of the calls that nobody waits for."""
+    """The nursery for calls that nobody waits for."""
     patience_s: float
     writer: JointWriter | None = None
     held: Hold | None = None
@@ -92,7 +93,7 @@ class _Scene:
 
 
 class Joints:
-    """Plays joints.  `writers`: of the transactions in which they write, if there are any."""
+    """Plays joints.  `writers`: make the producers for joints that write, if the run has any."""
 
     def __init__(
         self,
@@ -221,7 +222,7 @@ class Joints:
                 self._of_one(scene, act)
 
     def _ask(self, scene: _Scene, act: Trim | Grow | Move | Cancel) -> None:
-        """An administrator's call; its answer, which may be long in coming, is not waited for."""
+        """Makes an administrator's call without waiting for the answer, which may take long."""
         match act:
             case Trim():
                 call = self._admin.trim(scene.tp, self._random)
@@ -316,7 +317,7 @@ class Joints:
         scene.delivered = trio.current_time() + hold.seconds + DELIVERY_S
 
     def _watch(self, scene: _Scene, act: LoseAnswer | CutAfterWrite | DeposeAtWrite) -> None:
-        """Something is done at the next write of one kind, and only then."""
+        """Arranges for something to happen at the next write of one kind, and only then."""
         zookeeper, timeline = self._cluster.simulation.zookeeper, self._cluster.kernel.timeline
         written = scene.written = trio.Event()
 

@@ -24,11 +24,12 @@ if TYPE_CHECKING:
     from highwater.simulation.workloads.transactional.transaction_ledger import Told
 
 TIMEOUT_MS = 20_000
-"""No time-out ends its transaction while a message is held."""
+"""Long enough that no time-out ends its transaction while a message is held."""
 
 
 class JointWriter:
-    """The ledger of the run's transactions has its own, too, and so they are judged with them."""
+    """A joint's producer.  The ledger of the run's transactions has its transactions, too, so they
+    are judged in the same way."""
 
     def __init__(
         self, transactions: Transactions, client: TxnClient, name: str, tp: TopicPartition
@@ -37,19 +38,20 @@ class JointWriter:
         self._producer = Producer(transactions, client, name, 1, TIMEOUT_MS)
         self._told: Told | None = None
         self._over = False
-        """A call failed for good: what it wrote is unknown, and so is the next sequence number."""
+        """Whether a call failed for good: then it is unknown what it wrote, and which sequence
+        number is next."""
 
     def _insist(self) -> None:
         if self._over:
             raise NothingToBreak(f"{self._producer.name} has given up")
 
     async def write(self) -> None:
-        """A record in the open transaction, or in the next one."""
+        """Writes a record in the open transaction, or else in the next one."""
         self._insist()
         producer = self._producer
         try:
             if producer.uncertain or producer.me == (-1, -1):
-                # an EndTxn may still be under way, and would end the next transaction
+                # an EndTxn may still be in flight, and would end the next transaction
                 await producer.init(producer.me)
             if self._told is None:
                 told = producer.told()
@@ -78,7 +80,7 @@ class JointWriter:
 
 
 class Writers:
-    """Makes them; each has a transactional id of its own."""
+    """Makes the writers, each with a transactional id of its own."""
 
     def __init__(
         self,
@@ -92,7 +94,7 @@ class Writers:
         self._number = 0
 
     def coordinated_by(self, decisions: TopicPartition) -> JointWriter:
-        """One whose coordinator is the leader of this partition, and does not lead its data."""
+        """A writer whose coordinator leads this partition, but not the one to which it writes."""
         leader_of = self._cluster.leader_of
         apart = [tp for tp in TPS if leader_of(tp) not in (None, leader_of(decisions))]
         if not apart:

@@ -1,14 +1,14 @@
-"""Joint events: things that break a promise only where they meet, made to meet.
+"""Joint events: brings events together that break a promise only if they coincide.
 
 Chance alone seldom brings three events together within a few milliseconds.  A joint is a short list
-of acts, data and no code (`joint_acts`): who plays is drawn when it begins (the leader, a follower
-and a third replica of one partition, the controller), and how long each act takes is drawn from
-its range.  `highwater sim --joints` draws joints by the seed; the faults of the seed's plan go on
-beside them.  One joint in four is improvised: its acts, too, are drawn (`improvised`).
+of acts, as data and not code (`joint_acts`).  Its cast (the leader, a follower and a third replica
+of one partition, the controller) is drawn when it begins, and the length of each act from a range.
+`highwater sim --joints` draws joints by the seed; the faults of the seed's plan go on at the same
+time.  One joint in four is improvised: its acts are drawn, too (`improvised`).
 
-An act that waits for something that does not come gives the joint up ("nothing to break"); an
-improvised joint goes on without that act.  At its end a joint undoes its own acts: who was killed
-is started, who stands still goes on, links heal, and a partition that it moved goes back.
+If an act waits for something that does not come, the joint is given up ("nothing to break"); an
+improvised joint goes on without that act.  At its end a joint undoes its own acts: it starts the
+brokers that it killed, resumes those that it paused, heals links, and moves its partition back.
 """
 
 from __future__ import annotations
@@ -205,7 +205,7 @@ JOINTS = {
 LAST = {
     "a marker to a leader that is back and was told nothing": Joint(
         (
-            # the first one fails where the administrator's connection is of a former life
+            # the first one fails if the administrator's connection leads to a former life
             *(Elect(), *_lead(FOLLOWER), Pass(Time(0.1, 0.5)), Write(), DeposeOnly(DATA)),
             HoldNext(WRITE_TXN_MARKERS, REQUEST, FOLLOWER, DATA, Time(2.0, 4.0)),
             *(End(commit=True), UntilHeld(), CutFromZooKeeper(CONTROLLER), Kill(DATA)),
@@ -228,17 +228,18 @@ LAST = {
         )
     ),
 }
-"""Joints that come when all is healed, one after the other: a later change would mend what the last
-one breaks."""
+"""Joints that are played one after the other when everything is healed: a later change would repair
+what the last one breaks."""
 LAST_SHARE = 0.5
-"""Of the seeds that each of them comes in."""
+"""The share of seeds in which each of them is played."""
 
 KINDS = frozenset((*JOINTS, *LAST, IMPROVISED))
 """The kinds of faults that are joints."""
 
 
 def last_joints(stream: Callable[[str], Random]) -> list[Fault]:
-    """Each is drawn from a stream of its own, so that a further one moves no other."""
+    """The last joints of a run.  Each is drawn from a random stream of its own, so that a new one
+    changes no other."""
     drawn = {kind: stream(f"last joint: {kind}").random() for kind in LAST}
     return [Fault(0.0, kind, "any", 0.0) for kind, at in drawn.items() if at < LAST_SHARE]
 

@@ -48,16 +48,16 @@ WEIGHTS = {
     "full disk": 1, "failing disk": 1, "full channel": 2,
 }  # fmt: skip
 CARELESS_ONE_IN = 8
-"""In one of so many seeds power is lost at any time, on several brokers at once.  Loss is then
-expected where batches are not flushed; it is counted separately, and must occur over many seeds."""
+"""In one of this many seeds power is lost at any time, on several brokers at once.  Then a loss is
+expected if batches are not flushed; it is counted separately, and must occur over many seeds."""
 
 
 LONG_STALL_S = 1.0
-"""A broker that stands still for so long may not have written what it writes every second."""
+"""A broker that stands still for longer may have missed what it writes every second."""
 
 
 def random_length(random: Random) -> float:
-    """Seconds: mostly shorter than a session, sometimes longer."""
+    """A number of seconds: mostly shorter than a session, sometimes longer."""
     return round(random.choice((0.2, 1.0, 3.0, 9.0)) * random.uniform(0.5, 1.5), 3)
 
 
@@ -84,8 +84,8 @@ def schedule(
 
 
 def stalls(random: Random, seconds: float) -> list[Fault]:
-    """The machine stands still, every few seconds: mostly for less than a heartbeat interval,
-    sometimes for longer than a session."""
+    """Faults that pause the whole machine every few seconds: mostly for less than a heartbeat
+    interval, sometimes for longer than a session."""
     planned = []
     at = random.expovariate(1 / 2.5)
     while at < seconds * 0.9:
@@ -107,7 +107,7 @@ class Faults:
         random: Random,
         writers: Writers | None = None,
     ) -> None:
-        """`writers`: of the transactions in which joints write, if the run has any."""
+        """`writers`: make the producers for joints that write, if the run has any."""
         self._cluster = cluster
         self._admin = admin
         self._tps = tps
@@ -117,7 +117,7 @@ class Faults:
         self.done: Counter[str] = Counter()
         self.pairs: Counter[str] = Counter()
         self._active: dict[object, str] = {}
-        """The faults under way."""
+        """The faults that are active."""
         cluster.rules.lateness.under_way = lambda: bool(self._active)
         self._staged = StagedFaults(cluster, admin, tps, random, self.done)
         self.late_requests = self._staged.late_requests
@@ -148,7 +148,7 @@ class Faults:
         self._verbs |= dict.fromkeys(sorted(joints.KINDS), players.play)
 
     def under_way(self) -> list[str]:
-        """The kinds of the faults under way."""
+        """The kinds of the active faults."""
         return list(dict.fromkeys(self._active.values()))
 
     async def run(self, planned: list[Fault]) -> None:
@@ -216,7 +216,7 @@ class Faults:
             if not node.host.up:
                 cluster.power_on(node.id)
             if has_lost_a_directory(node):
-                cluster.kill(node.id)  # whoever heals starts all brokers that are down
+                cluster.kill(node.id)  # the caller of `heal` starts all brokers that are down
 
     # -- verbs ----------------------------------------------------------------------------------
 
@@ -340,7 +340,7 @@ class Faults:
         await self._staged.admin_call(self._admin.elect_preferred(tp))
 
     async def _reassign(self, fault: Fault, node: BrokerNode) -> None:
-        """Assigns other replicas where brokers are to spare; else fewer, then all again."""
+        """Assigns other replicas if there are spare brokers; else fewer, and then all again."""
         tp = self._random.choice(self._tps)
         truth = self._cluster.rules.partitions.get(tp)
         if truth is None:
@@ -367,9 +367,9 @@ class Faults:
             self._cluster.start(other.id)
 
     async def _power_loss(self, fault: Fault, node: BrokerNode) -> None:
-        """Takes the power only where every batch is flushed or no other member has to catch up, as
-        acks=all promises (the bounced broker leaves the ISR before it can lead); a careless seed
-        takes it at any time."""
+        """Takes the power only if every batch is flushed or no other member must catch up: then
+        acks=all promises that nothing is lost (the bounced broker leaves the ISR before it can
+        lead).  A careless seed takes it at any time."""
         cluster = self._cluster
         if not node.host.up:
             raise NothingToBreak(f"{node.name} has no power")

@@ -51,7 +51,7 @@ class NothingToBreak(Exception):
 
 
 class StagedFaults:
-    """Verbs of `Faults`; `done` counts the faults."""
+    """The verbs of `Faults` with several acts; `done` counts the faults."""
 
     def __init__(
         self,
@@ -123,7 +123,7 @@ class StagedFaults:
         truth = self._cluster.rules.partitions.get(tp)
         if truth is not None:
             self._cluster.requested.move(tp, truth.assigned, replicas)
-            self._cluster.requested.cancelled.add(tp)  # it may take the place of another move
+            self._cluster.requested.cancelled.add(tp)  # this move may replace another one
         await self.admin_call(self._admin.reassign(tp, replicas))
 
     async def prefer(self, tp: TopicPartition, leader: int) -> None:
@@ -133,8 +133,8 @@ class StagedFaults:
             await self.reassign(tp, [leader, *(b for b in truth.assigned if b != leader)])
 
     async def there_and_back(self, fault: Fault, node: BrokerNode) -> None:
-        """The leadership goes to a member that is a little behind, and comes back.  A third
-        replica, which has the records that are cut off meanwhile, hears of neither change."""
+        """Moves the leadership to a member that is a little behind, and back.  A third replica has
+        the records that are cut off meanwhile, and learns of neither change."""
         cluster, random = self._cluster, self._random
         tp = random.choice(self._tps)
         truth = cluster.rules.partitions.get(tp)
@@ -147,7 +147,7 @@ class StagedFaults:
         random.shuffle(others)
         first, behind, deaf = (cluster.nodes[b] for b in (leader, *others[:2]))
         tap, lag_s = cluster.tap, cluster.shape.lag_ms / 1000
-        # first, because every replica fetches again when it hears of another order
+        # first, because every replica fetches again when it learns of another order
         await self.prefer(tp, behind.id)
         await trio.sleep(0.3)
         hold = tap.hold(
@@ -175,8 +175,8 @@ class StagedFaults:
         cluster.thaw(deaf.id)
 
     async def late_write(self, fault: Fault, node: BrokerNode) -> None:
-        """A write of the controller to ZooKeeper is so late that the next controller has registered
-        by then, and has not written anything yet."""
+        """Delays a write of the controller to ZooKeeper until the next controller has registered,
+        but has not written anything yet."""
         cluster, random = self._cluster, self._random
         found = cluster.controller()
         if found is None or not cluster.nodes[found].running:
@@ -207,8 +207,8 @@ class StagedFaults:
         cluster.start(victim.id)
 
     async def zombie_controller(self, fault: Fault, node: BrokerNode) -> None:
-        """The controller is stopped in mid-work, replaced, and wakes up before its session is over:
-        it believes that it is still the controller."""
+        """Pauses the controller at work, has it replaced, and wakes it up before its session is
+        over: it believes that it is still the controller."""
         cluster = self._cluster
         found = cluster.controller()
         if found is None or not cluster.nodes[found].running:

@@ -1,9 +1,10 @@
-"""The schedule of a run: drawn from its seed and its flags, and varied where it is asked to be.
+"""The schedule of a run: drawn from its seed and its flags, and changed by variations if there are
+any.
 
 A variation is a number, which stands for one to three changes, or a fault that is added ("slow
-links of leader@12.3+2").  It changes a schedule always in the same way, and variations follow one
-another: a seed and a few of them are a test case, as a seed alone is (`highwater sim --replay 17
---vary 31,40`).  Until the first fault that differs, the run takes the course of its parent.
+links of leader@12.3+2").  It always changes a schedule in the same way, and variations are applied
+one after the other.  So a seed with some variations is a test case like a seed alone (`highwater
+sim --replay 17 --vary 31,40`).  Until the first fault that differs, the run is that of its parent.
 """
 
 from __future__ import annotations
@@ -31,9 +32,9 @@ if TYPE_CHECKING:
     from highwater.simulation.options import Options
 
 MOST = 100
-"""A schedule has no more faults, however often it is varied."""
+"""The most faults of a schedule, however often it is varied."""
 END = 0.9
-"""Of the run's time: no fault begins later."""
+"""The share of the run's time after which no fault begins."""
 
 KINDS = frozenset((*WEIGHTS, *disk_faults.WEIGHTS))
 """The faults that can be added."""
@@ -42,11 +43,11 @@ _ADDED = re.compile(
 )
 
 Stream = Callable[[str], Random]
-"""A generator for each use."""
+"""Gives a random generator for each use."""
 
 
 def plan(seed: int, options: Options, random: Random) -> list[Fault]:
-    """The schedule of a seed; `random` goes on to serve the faults themselves."""
+    """The schedule of a seed; later `random` also serves the faults themselves."""
     streams: Stream = lambda name: random if name == "faults" else seeded(seed, name)  # noqa: E731
     planned = _drawn(options, streams)
     for variation in options.vary:
@@ -74,7 +75,7 @@ def as_variation(fault: Fault) -> str:
 
 
 def check(variation: str) -> None:
-    """Raises ValueError where it is none."""
+    """Raises ValueError if this is no variation."""
     added = _ADDED.fullmatch(variation)
     if not variation.isdecimal() and (added is None or added["kind"] not in KINDS):
         raise ValueError(
@@ -84,8 +85,8 @@ def check(variation: str) -> None:
 
 
 def varied(planned: list[Fault], options: Options, variation: str) -> list[Fault]:
-    """The schedule with its changes; joints stay where they are, as they come one after the
-    other."""
+    """The schedule with a variation's changes; joints keep their times, because they must follow
+    one another."""
     if (added := _ADDED.fullmatch(variation)) is not None:
         at, seconds = min(float(added["at"]), options.seconds * END), float(added["seconds"])
         fault = Fault(round(at, 3), added["kind"], added["target"], seconds)
@@ -129,7 +130,7 @@ class _Variation:
             self._put(one, at=self._time(self.faults[one].at + self.random.uniform(-3, 3)))
 
     def _meet(self) -> None:
-        """One fault begins a moment after another."""
+        """Makes one fault begin a moment after another."""
         if (one := self._one()) is not None:
             other = self.random.choice(self.faults)
             self._put(one, at=self._time(other.at + self.random.choice((0.0, 0.05, 0.5))))
@@ -161,7 +162,7 @@ class _Variation:
             del self.faults[one]
 
     def _graft(self) -> None:
-        """Goes on with another seed's faults."""
+        """Continues the schedule with another seed's faults."""
         cut = self.random.uniform(0, self._last)
         kept = [f for f in self.faults if f.at < cut or f.kind in JOINTS]
         self.faults = (kept + [f for f in self._other if f.at >= cut]) or self.faults
