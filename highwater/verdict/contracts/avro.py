@@ -1,5 +1,5 @@
-"""Avro's binary form, read by the schema that wrote it.  Standard library only; plain data, so that
-Spark can send it to its workers.
+"""Decodes Avro's binary form by the schema with which it was written.  It needs only the standard
+library, and a schema is plain data, so that Spark can send both to its workers.
 
 Source: the Avro 1.11 specification, "Schema Declaration" and "Binary Encoding".
 """
@@ -28,7 +28,7 @@ class NotOfThisSchema(Exception):
 
 
 def parse(declared: Any) -> Schema:
-    """A schema's JSON, with every name resolved."""
+    """The schema in this JSON, with every name resolved."""
     names: dict[str, Any] = {}
     return {"root": _node(declared, "", names), "names": names}
 
@@ -133,7 +133,7 @@ class _Reader:
     def blocks(self, inner: Any, keyed: bool) -> Any:
         found: list[Any] = []
         while count := self.long():
-            if count < 0:  # then the size of the block in bytes follows
+            if count < 0:  # a negative count is followed by the block's size in bytes
                 count = -count
                 self.long()
             if count > len(self.data):

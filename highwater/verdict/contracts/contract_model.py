@@ -11,7 +11,8 @@
       - {from: orders, to: invoices, must: [exactly once], within_s: 30}
 
 `sums` compares amounts: `{topics: [debits, credits], per: key}`, `{topics: [bank], total: 0}`.
-Whatever is not understood is a one-line error (ContractError): a skipped promise would look kept.
+Anything that is not understood is a one-line error (ContractError), because a promise that was
+skipped would look as if it were kept.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ ReadText = Callable[[str], str | None]
 
 
 class ContractError(Exception):
-    """The contract cannot be understood; one line that names the place and the remedy."""
+    """The contract cannot be understood; the message is one line with the place and the remedy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +67,7 @@ class Topic:
     per: dict[str, str]
     compacted: bool
     wanted: set[str] = field(default_factory=set)
-    """The fields that some promise needs: only these are looked for."""
+    """The fields that some promise needs; no others are extracted."""
 
     @property
     def looked_for(self) -> dict[str, Source]:
@@ -75,7 +76,7 @@ class Topic:
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """Records of `source` that have to appear in `target`, matched by `id`."""
+    """Records of `source` must appear in `target`, matched by `id`."""
 
     source: str
     target: str
@@ -85,7 +86,8 @@ class Pipeline:
 
 @dataclass(frozen=True, slots=True)
 class Sums:
-    """Amounts of these topics are equal, or `total` each; over the topic, or for each key."""
+    """The sums of these topics' amounts must be equal, or each be `total`; for the whole topic, or
+    for each key."""
 
     topics: tuple[str, ...]
     per_key: bool
@@ -210,7 +212,7 @@ class _Reading:
         if text is None:
             raise self.wrong(where, f"there is no schema {path}")
         try:
-            # not by its ending, which is .avsc
+            # read as JSON, whatever the name's ending (.avsc)
             return {"schema": avro.parse(decode(text, path)), "schema_file": name}
         except avro.SchemaError as error:
             raise self.wrong(
@@ -310,7 +312,7 @@ class _Reading:
 
 
 def json_path(text: str) -> list[str | int] | None:
-    """The steps of `$.a['b c'][0]`; None where it is no such path."""
+    """The steps of a path such as `$.a['b c'][0]`; None if the text is no such path."""
     step = re.compile(r"\.([^.\[\]']+)|\['([^']+)'\]|\[(-?\d+)\]")
     steps: list[str | int] = []
     at = 1

@@ -1,4 +1,4 @@
-"""A contract's rules in DuckDB, on records that a reader gives one by one.
+"""Checks a contract's rules in DuckDB, on records that a reader yields one by one.
 
 The records' fields go through a file, so that memory does not grow with the topic.
 """
@@ -25,7 +25,7 @@ AT_A_TIME = 10_000
 
 
 class RecordsUnreadable(Exception):
-    """The records cannot be had; one line that says why."""
+    """The records cannot be read; the message is one line that says why."""
 
 
 def check(

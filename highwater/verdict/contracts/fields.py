@@ -1,7 +1,7 @@
-"""Key, number, time, ... of a record, from where a contract says they are.
+"""Extracts key, number, time, ... of a record from the places that a contract names.
 
-Both engines call `extract`: Spark sends it to its workers as it is, so this module and `avro` hold
-functions of plain data, and need the standard library alone.
+Both engines call `extract`.  Spark sends it to its workers as it is, so this module and `avro` have
+only functions on plain data, and need only the standard library.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ UNITS_IN_MS: Final = {
     "ns": Decimal("0.000001"),
 }
 CONFLUENT_BYTES: Final = 5
-"""A zero byte and the id of a schema in a registry."""
+"""The length of the prefix of Confluent's serializers: a zero byte, and the id of a schema."""
 LARGEST_AMOUNT: Final = Decimal(10) ** 29
 BILLIONTH: Final = Decimal("1e-9")
 EXACT: Final = Context(prec=100)
@@ -44,7 +44,7 @@ Source = Mapping[str, Any]
 
 
 class Record(NamedTuple):
-    """As a consumer has it."""
+    """A record as a consumer has it."""
 
     topic: str
     partition: int
@@ -56,14 +56,14 @@ class Record(NamedTuple):
 
 
 class Unlike(Exception):
-    """The record is not as the contract says."""
+    """The record does not have the form that the contract describes."""
 
 
 def extract(sources: Mapping[str, Source], record: Record) -> tuple[Any, ...]:
-    """The values in the order of FIELDS (None: not wanted, or not there), whether it is a
+    """The values in the order of FIELDS (None: not wanted, or missing), whether the record is a
     tombstone, the first field that is not as the contract says, and what is wrong with it.
 
-    What a tombstone has not, because it has no value, is not wrong.
+    Fields that a tombstone lacks because it has no value are not wrong.
     """
     found: dict[str, Any] = dict.fromkeys(FIELDS)
     parsed: dict[tuple[str, str], Any] = {}
@@ -90,7 +90,7 @@ def _raw(source: Source, record: Record, parsed: dict[tuple[str, str], Any]) -> 
             return None if stamp is None or stamp < 0 else stamp
         return getattr(record, path)
     if place == "header":
-        # Kafka allows a name twice: the last one holds, as in Headers.lastHeader
+        # Kafka allows a name twice: the last header counts, as in Headers.lastHeader
         return next((value for name, value in reversed(record.headers) if name == path), None)
     of = source["of"]
     if (place, of) not in parsed:
@@ -140,7 +140,7 @@ def _text(raw: Any, _source: Source) -> str:
     if isinstance(raw, bytes):
         return raw.decode(errors="backslashreplace")
     if isinstance(raw, str | Decimal):
-        # JSON allows half a pair of surrogates, and no engine's text does
+        # JSON allows half a surrogate pair, but no engine's text does
         return str(raw).encode(errors="backslashreplace").decode()
     return json.dumps(raw, sort_keys=True, default=str)
 

@@ -1,8 +1,8 @@
-"""The verdict on a contract from what an engine found.
+"""The verdict on a contract, from an engine's findings.
 
 * invalid: a rule found a violation;
-* void: nothing was shown, because a topic holds no record, no record has what the contract names,
-  or a rule examined nothing;
+* void: nothing was shown, because a topic has no record, no record has a field that the contract
+  names, or a rule examined nothing;
 * valid: neither.
 """
 
@@ -21,19 +21,19 @@ from highwater.verdict.results import Results
 from highwater.verdict.verdict import EXIT_CODES, CheckOutcome, Word
 
 EXAMPLES = 10
-"""Offenders of each rule that are named, where nothing else is said."""
+"""How many offenders of each rule are named by default."""
 
 
 @dataclass(slots=True)
 class Judgement:
-    """verdict.json of a contract."""
+    """The content of a contract's verdict.json."""
 
     verdict: Word
     headline: str
     contract: str
     isolation: str
     records: dict[str, int]
-    """Topic -> how many were read."""
+    """Topic -> how many records were read."""
     checks: dict[str, CheckOutcome]
     notes: list[str]
     engine: str

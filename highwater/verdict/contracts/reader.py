@@ -36,13 +36,13 @@ RENAMED: Final = {
 OURS: Final = frozenset(("bootstrap.servers", "isolation.level", "group.id", "enable.auto.commit"))
 
 Place = tuple[str, int]
-"""Topic and partition."""
+"""(topic, partition)"""
 
 
 def librdkafka_settings(properties: Mapping[str, str]) -> dict[str, str]:
     """The settings of Kafka's own tools (--command-config) in librdkafka's names.
 
-    Raises RecordsUnreadable for key stores that librdkafka does not read, and for what is no JAAS
+    Raises RecordsUnreadable for key stores that librdkafka cannot read, and for an invalid JAAS
     entry.
     """
     settings: dict[str, str] = {}
@@ -78,8 +78,8 @@ class Reader:
     settings: Mapping[str, str]
     progress: Callable[[str], None]
     unreachable: Callable[[], str | None] = lambda: None
-    """Says why no broker is reached, before librdkafka is asked, which has one word for all reasons
-    after 20 s."""
+    """Returns the reason why no broker can be reached.  It is called first, because librdkafka
+    gives the same error for all reasons, and only after 20 s."""
     notes: list[str] = field(default_factory=list)
     _told: str = ""
     """The last complaint of librdkafka."""
@@ -87,14 +87,14 @@ class Reader:
     """Whether a call did not return: the consumer is in use, and no other call may be made."""
 
     def records(self) -> Iterator[Record]:
-        """Raises RecordsUnreadable."""
+        """Yields the records; raises RecordsUnreadable."""
         try:
             consumer = Consumer(
                 {
                     **self.settings,
                     "bootstrap.servers": self.bootstrap,
                     "isolation.level": self.contract.isolation,
-                    "group.id": "highwater-contract",  # asked for, and never joined
+                    "group.id": "highwater-contract",  # the client insists on one; never joined
                     "enable.auto.commit": False,
                     "enable.partition.eof": True,
                     "auto.offset.reset": "error",
@@ -113,7 +113,7 @@ class Reader:
             self._hangs = True
             raise RecordsUnreadable(f"{self.bootstrap}: {error}") from None
         except KeyboardInterrupt:
-            self._hangs = True  # a call may still be under way
+            self._hangs = True  # a call may still be in progress
             raise
         except KafkaException as error:
             told = f" ({self._told})" if self._told else ""
@@ -125,21 +125,22 @@ class Reader:
     def _close(self, consumer: Any) -> None:
         try:
             within(PHASE, SOON_S, consumer.close)
-        except ClientHangs as error:  # all that it had to read is read
+        except ClientHangs as error:  # everything has been read by now
             self.notes.append(str(error))
 
     def _complaint(self, error: KafkaError) -> None:
         self._told = error.str()
 
     def _bounds(self, consumer: Any) -> tuple[dict[Place, int], dict[Place, int]]:
-        """The partitions that hold something: where each begins and ends.
+        """The first and the last offsets of the partitions that are not empty.
 
-        A pipeline's sources are asked first: what comes meanwhile is missing at no end.
+        A pipeline's sources come first: so a record that is written meanwhile cannot look as if it
+        were missing in the target.
         """
         sources = {p.source for p in self.contract.pipelines}
         begins, ends = {}, {}
         limit_s = ANSWER_S + SOON_S
-        # all of them: to ask for one may create it
+        # list all topics, because a request for a single one may create it
         there = within(PHASE, limit_s, consumer.list_topics, None, ANSWER_S).topics
         for name in sorted(self.contract.topics, key=lambda name: (name not in sources, name)):
             if name not in there:

@@ -1,7 +1,6 @@
 """spark/contract.py without its first lines: arguments, phases, output, exit code.
 
-Needs the standard library and PySpark alone (and PyYAML for a contract in YAML), as everything it
-imports does.
+It and its imports need only the standard library and PySpark (and PyYAML for a contract in YAML).
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
 
 PROG: Final = "contract"
 SENT: Final = ("highwater.verdict.contracts.avro", "highwater.verdict.contracts.fields")
-"""Modules that executors get by value: they need no Highwater."""
+"""Modules that executors get by value, so that they need no Highwater."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -80,7 +79,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 class _Job:
-    """One call of it."""
+    """One call of the job."""
 
     def __init__(self, spark: SparkSession, args: argparse.Namespace, began: float) -> None:
         self.spark = spark
@@ -132,7 +131,7 @@ class _Job:
         return judgement.exit_code
 
     def _watch(self, contract: Contract) -> int:
-        """The same rules, while the topics are written."""
+        """Checks the same rules while the topics are written."""
         if not self.args.bootstrap:
             raise CannotWatch("--watch reads from a cluster: name it by --bootstrap HOST:PORT")
         options = kafka_options(contract, self.args.bootstrap, self._settings())
@@ -151,7 +150,7 @@ class _Job:
         return self.spark.read.format("kafka").options(**options).load()
 
     def _settings(self) -> dict[str, str]:
-        """Those of --command-config."""
+        """The settings in the file of --command-config."""
         path = self.args.command_config
         if not path:
             return {}
@@ -167,11 +166,11 @@ class _Job:
 def kafka_options(
     contract: Contract, bootstrap: str, settings: Mapping[str, str]
 ) -> dict[str, str]:
-    """Of Spark's Kafka source: all topics in one reading, from the first record on."""
+    """The options of Spark's Kafka source, to read all topics at once from their first records."""
     return {
         "kafka.request.timeout.ms": "10000",
         "kafka.default.api.timeout.ms": "20000",
-        "fetchOffset.numRetries": "1",  # each waits so long
+        "fetchOffset.numRetries": "1",  # each retry waits for the whole time-out
         **{f"kafka.{name}": value for name, value in settings.items()},
         "kafka.bootstrap.servers": bootstrap,
         "kafka.isolation.level": contract.isolation,

@@ -61,8 +61,8 @@ PROMISES: Final[dict[str, dict[str, str]]] = {
     },
 }
 COVERAGE: Final = "SELECT c.* FROM coverage c"
-"""(topic, records, field, present) for each field: whether the contract names a place that is
-there.
+"""The query for (topic, records, field, present) of each field, which shows whether the place that
+the contract names exists.
 """
 
 
@@ -109,7 +109,7 @@ def rules_folder() -> Folder:
 
 
 def demanded(contract: Contract) -> list[Check]:
-    """The rules that this contract asks for."""
+    """The rules that this contract demands."""
     asked = {rule for t in contract.topics.values() for rule in t.must}
     asked |= {rule for p in contract.pipelines for rule in p.must}
     asked |= {"within"} if any(p.within_ms for p in contract.pipelines) else set()

@@ -2,9 +2,9 @@
 
     topics --> Spark's Kafka source --> fields, by the executors --foreachBatch--> machine
 
-Spark says in its checkpoint what a batch is, so that a batch that comes again after a restart is
-the same one; the machine keeps in one file its state and which batch is in it.  The rules are in
-the driver: a count, an id and a sum each go over partitions and topics.
+Spark's checkpoint defines the content of each batch, so that a batch that comes again after a
+restart is the same one; the machine keeps in one file its state and the last batch that is in it.
+The rules are in the driver, because a count, an id or a sum spans partitions and topics.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 MARK: Final = "contract: "
 NAME: Final = "contract"
 AT_ONCE: Final = 50_000
-"""Records of a batch, so that what the driver holds is bounded, whatever the topics hold."""
+"""The most records of a batch, which bounds the driver's memory, whatever the topics' size."""
 PROGRESS_EVERY_MS: Final = 500
 SETTINGS: Final = {
     **watch.SETTINGS,
@@ -44,7 +44,7 @@ Rows = Callable[["DataFrame"], "DataFrame"]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Those of --watch."""
+    """Adds the arguments of --watch."""
     group = parser.add_argument_group("while the topics are written")
     add = group.add_argument
     add("--watch", action="store_true", help="go on reading, and name each offender as it comes")
@@ -61,7 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 class ContractWatch:
-    """One call of it."""
+    """One call of the job."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class ContractWatch:
         options: Mapping[str, str],
         rows: Rows,
     ) -> None:
-        """`options`: of Spark's Kafka source; `rows`: the records' fields, of its columns.
+        """`options`: those of Spark's Kafka source; `rows`: gives the fields of its records.
 
         Raises CannotWatch, StateDamaged.
         """
@@ -88,7 +88,7 @@ class ContractWatch:
         self.machine.load(self.state / "machine")
         self.alarms = AlarmsFile(self.state / "alarms.jsonl")
         self.lock = threading.Lock()
-        """The stream's batches and the clock take turns with the machine."""
+        """Held by whatever uses the machine: a batch of the stream, or the clock."""
         self.broken = self.bytes = 0
         self.failing_since: float | None = None
         self.read_up_to_ms = 0
@@ -119,7 +119,7 @@ class ContractWatch:
             time.sleep(0.1)
         stream.stop()
         self._tell()
-        return 1 if self.alarms.ids else 0  # also for those of an earlier start
+        return 1 if self.alarms.ids else 0  # alarms of an earlier start count, too
 
     # --- the stream
 
@@ -139,7 +139,7 @@ class ContractWatch:
         with self.lock:
             self.failing_since = None
             if number <= self.machine.batch:
-                return  # it came before the restart, and is in the state
+                return  # the batch came before the restart, and is in the state
             self.machine.take(rows, wall_ms())
             self.machine.forget()
             self._report()
@@ -204,7 +204,7 @@ class ContractWatch:
 
 
 def take(state: Path) -> IO[str]:
-    """Holds the folder until this process ends; CannotWatch where another one holds it."""
+    """Locks the folder until this process ends; CannotWatch if another process has the lock."""
     lock = (state / "lock").open("w")
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -217,9 +217,9 @@ def take(state: Path) -> IO[str]:
 
 
 def progress_of(text: str) -> tuple[int, list[Place]] | None:
-    """When a batch began (ms), and the partitions that it did not read to their ends of then.
+    """When a batch began (ms), and the partitions that it did not read to what were their ends.
 
-    `text` is the JSON of a StreamingQueryProgress; None where its source tells no offsets.
+    `text` is the JSON of a StreamingQueryProgress; None if its source reports no offsets.
     """
     progress = json.loads(text)
     source = progress["sources"][0] if progress["sources"] else {}

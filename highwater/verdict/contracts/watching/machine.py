@@ -1,11 +1,12 @@
 """All rules of a contract on topics that are being written, and their state on disk.
 
-There are two times.  `now_ms` is the wall clock.  The clock is how far all topics are read: the
-start of a batch that took everything there was, or, behind a backlog, the least of the newest times
-of the partitions that are behind (a watermark).  Whatever waits for its time waits by the clock, so
-a backlog or a restart makes nothing late, and what is beyond the horizon by the clock is forgotten.
+There are two times.  `now_ms` is the wall clock.  The *clock* says up to which time all topics were
+read: the start of a batch that took everything there was, or, behind a backlog, the least of the
+newest times of the partitions that are behind (a watermark).  Everything that waits for its time
+waits by the clock, so that a backlog or a restart makes nothing late; and what is older than the
+horizon by the clock is forgotten.
 
-A batch of the stream comes at least once.  `batch` says which one is in the state, and both are in
+The stream delivers each batch at least once.  `batch` is the last one in the state, and both are in
 one file, so that a batch that comes again changes nothing.
 """
 
@@ -29,12 +30,12 @@ from highwater.verdict.watching.machines import StateDamaged
 
 VERSION: Final = 1
 Place = tuple[str, int]
-"""Topic and partition."""
+"""(topic, partition)"""
 
 
 @dataclass(frozen=True, slots=True)
 class Waits:
-    """How long a late record is waited for, and how long records are remembered."""
+    """How long to wait for a late record, and how long to remember records."""
 
     unseen_s: float = 60.0
     horizon_s: float = 60.0
@@ -55,16 +56,16 @@ class ContractMachine:
         self.records = 0
         self.clock_ms = 0
         self.newest: dict[Place, int] = {}
-        """The newest time of a record of each partition."""
+        """The newest time of a record in each partition."""
         self.highest: dict[Place, int] = {}
         """The last offset of each partition that was taken."""
 
     def take(self, rows: Iterable[Row], now_ms: int) -> None:
-        """Records of any partitions; each partition's later ones come in later calls."""
+        """Takes records of any partitions; each partition's later ones must come in later calls."""
         for row in sorted(rows, key=lambda row: row[:3]):
             place = (row.topic, row.partition)
             if row.offset <= self.highest.get(place, -1):
-                continue  # read again
+                continue  # it was read before
             first = place not in self.highest
             self.highest[place] = row.offset
             self.records += 1
@@ -84,9 +85,10 @@ class ContractMachine:
                     sums.record(row, at_ms)
 
     def advance(self, now_ms: int, behind: Iterable[Place]) -> None:
-        """Tells what waited for its time.
+        """Raises the alarms whose time has come.
 
-        All that was there at `now_ms` has been taken, but of the partitions that are `behind`.
+        All records that existed at `now_ms` must have been taken, except in partitions that are
+        `behind`.
         """
         clock_ms = min((self.newest.get(place, 0) for place in behind), default=now_ms)
         self.clock_ms = max(self.clock_ms, min(clock_ms, now_ms))
@@ -100,11 +102,11 @@ class ContractMachine:
             pipeline.forget(self.clock_ms)
 
     def alarms(self) -> list[Alarm]:
-        """Those since the last call."""
+        """The alarms since the last call."""
         return [alarm for rules in self.rules for alarm in rules.told.take()]
 
     def save(self, path: Path) -> int:
-        """Writes the state whole, in the place of an older one; gives its bytes."""
+        """Replaces the state on disk, whole or not at all; returns its size in bytes."""
         counts = (self.batch, self.records, self.clock_ms, self.newest, self.highest)
         states = [rules.state() for rules in self.rules]
         data = pickle.dumps((VERSION, _fingerprint(self.contract), counts, states), protocol=5)
@@ -114,7 +116,7 @@ class ContractMachine:
         return len(data)
 
     def load(self, path: Path) -> None:
-        """Reads what `save` wrote; nothing where there is no such file.  Raises StateDamaged."""
+        """Reads what `save` wrote; does nothing if there is no such file.  Raises StateDamaged."""
         if not path.exists():
             return
         try:
@@ -133,7 +135,7 @@ class ContractMachine:
 
 
 def _fingerprint(contract: Contract) -> str:
-    """The contract's demands, wherever its file lies."""
+    """A digest of the contract's demands, independent of the place of its file."""
     topics = {
         name: (sorted(t.looked_for.items(), key=str), t.must, t.per, t.compacted)
         for name, t in contract.topics.items()

@@ -1,9 +1,9 @@
 """One pipeline of a contract while it runs: K7 to K12 of docs/rules.md.  Pure.
 
-The first output of an id answers the first input of that id, the second the second.  An output is
-judged GRACE_MS after it came, because its input may be read after it; an input `within_s` after it
-came (`unseen`, where the contract names no time), and GRACE_MS more.  What is older than the
-horizon is forgotten, inputs without an output after AT_REST horizons.
+The first output with an id answers the first input with that id, the second output the second, and
+so on.  An output is judged GRACE_MS after it came, because its input may be read later; an input is
+judged `within_s` after it came (`unseen`, if the contract names no time), and GRACE_MS more.
+Entries older than the horizon are forgotten; inputs without an output, after AT_REST horizons.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Output(NamedTuple):
 
 
 class Entry:
-    """All of one id."""
+    """The inputs and outputs with one id."""
 
     __slots__ = ("inputs", "newest_ms", "outputs")
 
@@ -58,7 +58,7 @@ class PipelineRules:
     def __init__(
         self, pipeline: Pipeline, compacted: bool, unseen_ms: int, horizon_ms: int
     ) -> None:
-        """`compacted`: the source is, so that inputs may be gone by right."""
+        """`compacted`: whether the source is compacted, so that inputs may be gone rightly."""
         must = set(pipeline.must)
         self.pipeline, self.compacted = pipeline, compacted
         self.at_least = bool({"at least once", "exactly once"} & must)
@@ -69,15 +69,15 @@ class PipelineRules:
         self.told = Told()
         self.entries: dict[str, Entry] = {}
         self.waiting: list[tuple[int, str, Input]] = []
-        """A heap of inputs, by when they are due."""
+        """A heap of inputs, by the time when they are due."""
         self.settling: list[tuple[int, int, int, str, Output]] = []
         """A heap of outputs, by (due, partition, offset)."""
         self.ages: list[tuple[int, str]] = []
-        """A heap of ids, by when they may be forgotten."""
+        """A heap of ids, by the time when they may be forgotten."""
         self.orders: dict[tuple[int, str, int], tuple[int, int]] = {}
         """(Partition, key, partition of the output) -> (offset of the input, when)."""
         self.transactions: dict[str, tuple[int, list[tuple[str, Input]]]] = {}
-        """Name -> (when it is due, its inputs)."""
+        """Transaction -> (when it is due, its inputs)."""
         self.trimmed = False
 
     def _entry(self, id_: str, at_ms: int) -> Entry:
@@ -172,7 +172,7 @@ class PipelineRules:
     # --- what is kept
 
     def forget(self, clock_ms: int) -> None:
-        """Forgets what is beyond the horizon."""
+        """Forgets everything older than the horizon."""
         rest = AT_REST * self.horizon_ms
         while self.ages and self.ages[0][0] <= clock_ms:
             _, id_ = heappop(self.ages)

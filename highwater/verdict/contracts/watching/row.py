@@ -1,4 +1,4 @@
-"""A record as the rules see it, and what they have in common.  Pure."""
+"""A record as the rules see it, and the common parts of the rules.  Pure."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any, Final, NamedTuple
 from highwater.verdict.watching.alarm import Alarm, Told
 
 GRACE_MS: Final = 2000
-"""The most by which two topics' states, read at one time, are apart: their ends are asked for one
-after another, and a record's time is the one when its producer made it."""
+"""The most by which the states of two topics read at one time may differ: their ends are requested
+one after the other, and a record's time is when its producer made it."""
 AT_REST: Final = 10
-"""After so many horizons without a record a key is forgotten, even where something is open."""
+"""After this many horizons without a record a key is forgotten, even if something is still open."""
 
 
 class Row(NamedTuple):
@@ -33,7 +33,7 @@ class Row(NamedTuple):
 
 
 def tell(told: Told, rule: str, row: Row, detail: str) -> None:
-    """The offender is `row`."""
+    """Raises an alarm of which `row` is the offender."""
     alarm(told, rule, (row.topic, row.partition, row.offset), detail, row.timestamp_ms)
 
 

@@ -1,8 +1,8 @@
 """Equal sums of a contract while its topics are written: K6 of docs/rules.md.  Pure.
 
-Topics that are written have equal sums between two transfers alone, so a sum is judged when none of
-its records (of the key, or of all) is younger than `unseen`.  Sums that are equal then start again
-at zero: only keys in motion, wrong ones, and those of a total that is not 0 are kept.
+While topics are written, their sums are equal only between two transfers.  So a sum is judged when
+none of its records (those of the key, or all) is younger than `unseen`.  Sums that are equal then
+start again at zero: only keys in motion, wrong ones, and those with a total other than 0 are kept.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from highwater.verdict.contracts.watching.row import Row, alarm
 from highwater.verdict.watching.alarm import Told
 
 MOST: Final = 1_000_000
-"""Keys in motion, or wrong; of more no new ones are watched."""
+"""The most keys in motion or wrong; beyond that no new keys are watched."""
 Amounts = dict[str, tuple[Decimal, int, int, int | None]]
-"""Topic -> (sum, partition and offset of its last record, its timestamp)."""
+"""Topic -> (sum, partition and offset of the last record, its timestamp)."""
 
 
 class SumRules:
@@ -26,7 +26,7 @@ class SumRules:
         self.told = Told()
         self.amounts: dict[str, Amounts] = {}
         self.moved: dict[str, int] = {}
-        """Key -> when it had its last record, of those that were not judged since."""
+        """Key -> when it had its last record, for keys that were not judged since."""
 
     def record(self, row: Row, at_ms: int) -> None:
         key = row.key if self.sums.per_key else ""
@@ -48,7 +48,7 @@ class SumRules:
                 del self.amounts[key]
 
     def _judge(self, key: str) -> bool:
-        """Whether all are as they should be."""
+        """Whether the sums of a key are as they should be."""
         amounts, first = self.amounts[key], self.sums.topics[0]
         zero = (Decimal(0), None, None, None)
         wanted = self.sums.total

@@ -1,9 +1,9 @@
 """One topic of a contract while it is written: K1 to K5 of docs/rules.md.  Pure.
 
-A missing number may still come, so a gap is told when both its neighbours are `unseen` old.  Of
-each count (of a key, a partition, the topic) the numbers within the horizon are kept, and always
-the highest one; what comes below them is too old to be judged.  `at_ms` is when a record came: its
-time, but not before the machine's clock.
+A missing number may still come, so a gap is reported when both its neighbours are `unseen` old.
+For each count (of a key, a partition, the topic) the numbers within the horizon are kept, and
+always the highest one; a number below them is too old to be judged.  `at_ms` is when a record came:
+its time, but not before the machine's clock.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ from highwater.verdict.contracts.watching.row import AT_REST, Row, alarm, tell
 from highwater.verdict.watching.alarm import MOST_OF_A_RULE, Told
 
 MOST: Final = 1_000_000
-"""Numbers of a count, whatever the horizon."""
+"""The most numbers of a count, whatever the horizon."""
 COLUMNS: Final = {"time": "time_ms", "transaction": "txn"}
 
 
 class Numbers:
-    """The distinct numbers of one count, rising, and where each stood first."""
+    """The distinct numbers of one count, rising, and the place where each was first."""
 
     def __init__(self) -> None:
         self.numbers, self.partitions = array("q"), array("i")
         self.offsets, self.times = array("q"), array("q")
         self.open: set[int] = set()
-        """Numbers behind which one is missing, and that was not told yet."""
+        """Numbers after which one is missing that was not reported yet."""
         self.forgot: int | None = None
         """The highest number that was forgotten."""
 
     def add(self, number: int, partition: int, offset: int, at_ms: int) -> tuple[int, int] | None:
-        """Gives the (partition, offset) that has this number already."""
+        """Adds a number; returns the (partition, offset) that has it already, if any."""
         at = bisect_left(self.numbers, number)
         if at < len(self.numbers) and self.numbers[at] == number:
             return self.partitions[at], self.offsets[at]
@@ -52,7 +52,8 @@ class Numbers:
         return None
 
     def gaps(self, before_ms: int) -> list[tuple[int, int]]:
-        """The indexes of the neighbours of what is missing, where both are older: each once."""
+        """The indexes of each gap's two neighbours, if both are older than `before_ms`; each gap is
+        returned once."""
         found = []
         for number in sorted(self.open):
             at = bisect_left(self.numbers, number)
@@ -86,9 +87,10 @@ class TopicRules:
         self.told = Told()
         self.numbered = bool({"no gap", "no repeat", "order per key"} & set(topic.must))
         self.present: set[str] = set()
-        """Fields that some record has: a place that none has makes a verdict void, not invalid."""
+        """Fields that some record has: one that no record has makes the verdict void, not invalid.
+        """
         self.unlike: list[Row] = []
-        """Those that wait for a record that has the field."""
+        """Records without a field, which wait until some record has it."""
         self.counts: dict[str, Numbers] = {}
         self.orders: dict[tuple[int, str], tuple[int, int, int]] = {}
         """(Partition, key) -> (number, offset, when) of the last record."""
@@ -147,7 +149,7 @@ class TopicRules:
             tell(self.told, "K5", row, f"{older}, which stands in front of it")
 
     def due(self, clock_ms: int) -> None:
-        """Tells the gaps that are old enough."""
+        """Reports the gaps that are old enough."""
         if "no gap" not in self.topic.must:
             return
         for scope, numbers in self.counts.items():
@@ -160,7 +162,7 @@ class TopicRules:
         partition, offset = of.partitions[at], of.offsets[at]
         next_place = of.partitions[after], of.offsets[after]
         if self.topic.compacted and next_place != (partition, offset + 1):
-            return  # what stood between may be gone by right
+            return  # the records between may be gone rightly
         name = self.topic.name
         following = f"{name}-{next_place[0]} offset {next_place[1]}"
         detail = f"has number {of.numbers[at]}{self._whose(scope)}, and the next one is"
@@ -171,7 +173,7 @@ class TopicRules:
         return f" of key {scope}" if self.topic.per["sequence"] == "key" else ""
 
     def forget(self, clock_ms: int) -> None:
-        """Forgets what is beyond the horizon."""
+        """Forgets everything older than the horizon."""
         rest = clock_ms - AT_REST * self.horizon_ms
         for scope, numbers in list(self.counts.items()):
             numbers.forget(clock_ms - self.horizon_ms)
