@@ -22,13 +22,13 @@ from highwater.kafka.znodes import encode_json, is_inner_path
 
 ACLS, PREFIXED_ACLS = "/kafka-acl", "/kafka-acl-extended/prefixed"
 ACL_CHANGES = ("/kafka-acl-changes", "/kafka-acl-extended-changes")
-"""Of literal patterns, and of prefixed ones."""
+"""The folders of announcements for literal patterns, and for prefixed ones."""
 
 E = TypeVar("E", bound=Enum)
 
 
 def _spoken(member: Enum) -> str:
-    """TRANSACTIONAL_ID as TransactionalId."""
+    """The spelling in paths: TransactionalId for TRANSACTIONAL_ID."""
     return member.name.title().replace("_", "")
 
 
@@ -76,7 +76,7 @@ def decode_acls(path: str, data: bytes) -> list[Entry]:
 
 
 def _named(kind: type[E], name: str) -> E:
-    """By TransactionalId or TRANSACTIONAL_ID; raises KeyError."""
+    """The member with a name such as TransactionalId or TRANSACTIONAL_ID; raises KeyError."""
     wanted = name.replace("_", "").upper()
     return next((m for m in kind if m.name.replace("_", "") == wanted), None) or kind[name]
 

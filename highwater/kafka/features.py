@@ -1,12 +1,12 @@
 """Features: what brokers can do beyond inter.broker.protocol.version 2.6, by names and levels.
 
-Each broker announces what it supports in its registration, and the controller tells all brokers
-which of it is *in use*: a feature that every registered broker announces, at the least of their
-levels.  So beside a broker that announces nothing (Apache Kafka's, an earlier one of ours) the
-cluster is as before, and goes on as soon as that broker is gone.
+Each broker announces in its registration which features it supports, and the controller tells all
+brokers which of them are *in use*: those that every registered broker announces, at the lowest of
+their levels.  So a cluster with a broker that announces nothing (Apache Kafka's, or an earlier one
+of ours) uses no features, and uses them as soon as that broker is gone.
 
-A version of an API that needs a feature is offered while that is in use.  A broker answers it at
-any time, because a client may have learned of it a moment before.
+A version of an API that needs a feature is offered while the feature is in use.  A broker answers
+it at any time, because a client may have been offered it a moment before.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from highwater.kafka.types import BrokerInfo
 
 TOPIC_IDS: Final = "highwater.topic.ids"
 SUPPORTED: Final = {TOPIC_IDS: 1}
-"""What this program knows."""
+"""The features that this program supports, with their levels."""
 
 Levels = tuple[tuple[str, int], ...]
 """Features in use, each with its level, in the order of their names."""
@@ -29,16 +29,16 @@ NEEDED: Final[dict[int, tuple[tuple[int, str], ...]]] = {
     8: ((10, TOPIC_IDS),),
     9: ((10, TOPIC_IDS),),
 }
-"""By API key: from which version on it needs which feature."""
+"""API key -> (version, the feature that it and later versions need)."""
 
 
 def announced(topic_ids: bool) -> dict[str, int]:
-    """What a broker announces whose highwater.topic.ids is this."""
+    """The features that a broker announces with this value of highwater.topic.ids."""
     return {name: most for name, most in SUPPORTED.items() if topic_ids or name != TOPIC_IDS}
 
 
 def in_use(registered: Iterable[BrokerInfo]) -> Levels:
-    """What all of them announce."""
+    """The features that all these brokers announce."""
     brokers = list(registered)
     if not brokers:
         return ()

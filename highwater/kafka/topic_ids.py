@@ -3,10 +3,10 @@
 On the wire an id is its bytes, and zero where there is none.  As text, in a topic's znode and in
 `partition.metadata`, it is URL-safe base64 without padding, as in Kafka.
 
-Kafka draws ids at random.  Here an id is made of what makes a topic unique: its cluster, its name,
-and the transaction that created its znode.  So whoever makes it twice makes the same one, a
-controller that does not know what the former one has written needs no memory of it, and a tool that
-drops the id from the znode (KAFKA-14190) loses nothing.
+Kafka draws ids at random.  Here an id is computed from what makes a topic unique: its cluster, its
+name, and the transaction that created its znode.  So it can be computed again with the same result:
+a controller need not know whether its predecessor has written it, and a tool that drops the id from
+the znode (KAFKA-14190) loses nothing.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def to_text(topic_id: bytes) -> str:
 
 
 def from_text(text: str) -> bytes:
-    """Raises ValueError for what is no id, or is zero."""
+    """The id in this text; raises ValueError if it is no id, or is zero."""
     found = urlsafe_b64decode(text + "==") if text.isascii() else b""
     if len(found) != SIZE or to_text(found) != text or found == NO_ID:
         raise ValueError(f"{text[:100]!r} is not a topic id")

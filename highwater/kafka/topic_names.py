@@ -21,7 +21,7 @@ _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
 
 
 def problem_with(name: str) -> str | None:
-    """The reason why it cannot be a topic's name, or None."""
+    """The reason why this cannot be a topic's name, or None."""
     if not name:
         return "a topic name cannot be empty"
     if name in (".", ".."):

@@ -1,7 +1,7 @@
-"""Reads a znode's JSON, field by field: what is not of its type, or out of its range, is BadZnode.
+"""Reads a znode's JSON, field by field; a value of the wrong type or out of range is BadZnode.
 
-Any program may write to ZooKeeper, so nothing in a znode is what it should be until it was looked
-at.  What passes here can be compared, counted on by one, and sent to other brokers.
+Any program may write to ZooKeeper, so nothing in a znode can be trusted until it was checked.  A
+value that passes here can be compared, increased by one, and sent to other brokers.
 
 Kafka's brokers read numbers and texts as strictly (kafka.utils.json).
 """
@@ -78,7 +78,7 @@ def text(what: str, value: Mapping[str, Any], name: str) -> str:
 
 
 def inner(what: str, value: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """An object, empty where it is missing or null."""
+    """A field that is an object; empty if it is missing or null."""
     found = value.get(name)
     if found is None:
         return {}
@@ -95,7 +95,7 @@ def objects(what: str, value: Mapping[str, Any], name: str) -> list[dict[str, An
 
 
 def broker_ids(what: str, found: object) -> tuple[int, ...]:
-    """Different ones, in their order."""
+    """Broker ids without duplicates, in their order."""
     if not (
         isinstance(found, list)
         and all(map(is_whole, found))

@@ -85,7 +85,7 @@ class Consumer:
         self._positions: dict[TopicPartition, int | None] = {}
         self._fetches: dict[int, _Fetch] = {}
         self._sessions: dict[int, FetchSessionHandler] = {}
-        """By broker."""
+        """Broker -> its fetch session."""
         self._later: dict[TopicPartition, float] = {}
 
     def assign(self, positions: Mapping[TopicPartition, int | None]) -> None:

@@ -91,7 +91,7 @@ async def topic(cluster: Cluster, name: str) -> Topic:
 
 
 async def settings(cluster: Cluster, name: str) -> dict[str, str]:
-    """What is set at the topic itself; raises ApiError and OSError."""
+    """The properties that are set at the topic itself; raises ApiError and OSError."""
     resource = DescribeConfigsRequest.DescribeConfigsResource
     request = DescribeConfigsRequest(
         resources=[resource(resource_type=_TOPIC, resource_name=name, configuration_keys=None)],

@@ -84,7 +84,7 @@ class Property:
     """The property of topics whose default this one is."""
     synonyms: tuple[str, ...] = ()
     """For a topic's property: the broker's properties that give its default; the first given one
-    wins. For a broker's property: its other names, which hold where it is not given itself."""
+    wins.  For a broker's property: its other names, which count if it is not given itself."""
     attribute: str = ""
     """The attribute of `Config` that has the value; "" where there is none."""
     read_by: str = ""

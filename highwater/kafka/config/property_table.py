@@ -39,7 +39,7 @@ def _aliases() -> Iterator[Property]:
 
 
 ALIASES: Mapping[str, str] = {name: row.name for row in KEPT.values() for name in row.synonyms}
-"""From another name of a property to the name that takes precedence."""
+"""Another name of a property -> the name that takes precedence."""
 
 BROKER: Mapping[str, Property] = {
     row.name: row
@@ -57,7 +57,7 @@ INERT: Mapping[str, Property] = {
     for name, row in BROKER.items()
     if row.state is State.WITHOUT_EFFECT and row.update is not Update.READ_ONLY
 }
-"""Without effect, and kept all the same when they are set while a broker runs."""
+"""Properties without effect that are kept all the same when they are set while a broker runs."""
 
 
 def _of_brokers() -> Iterator[Property]:

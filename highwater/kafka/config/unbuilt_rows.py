@@ -55,7 +55,7 @@ FAMILIES: Mapping[str, str] = {
     "password.encoder.": PASSWORDS,
     "zookeeper.ssl.": ZOOKEEPER_TLS,
 }
-"""By prefix: every name with it needs the same missing part, an engine's or a login's own too."""
+"""Prefix -> what is missing for every name with that prefix, even an engine's or a login's own."""
 
 REFUSED: Sequence[Property] = (
     *rows(

@@ -78,7 +78,7 @@ def unserved(name: str) -> Unserved | None:
 
 
 def refused(properties: Mapping[str, str]) -> dict[str, str]:
-    """By name, one line for each property that needs what is not built; none shows a secret."""
+    """Name -> a line, for each property that needs something not built; no line shows a secret."""
     lines = {}
     for name, value in properties.items():
         found = unserved(name)

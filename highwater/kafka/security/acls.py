@@ -155,11 +155,11 @@ class Acls:
         """allow.everyone.if.no.acl.found: resources without any rule are open to all."""
         self._rules: dict[Resource, tuple[Entry, ...]] = {}
         self._lengths: dict[ResourceType, tuple[int, ...]] = {}
-        """Of the prefixes of each type."""
+        """Resource type -> the lengths of its prefixes."""
         self._decisions: dict[tuple[str, str, Operation, ResourceType, str], bool] = {}
 
     def put(self, resource: Resource, entries: Sequence[Entry]) -> None:
-        """These are the resource's entries from now on."""
+        """Replaces the resource's entries."""
         if entries:
             self._rules[resource] = tuple(entries)
         else:

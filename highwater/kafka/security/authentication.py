@@ -45,9 +45,9 @@ class Exchange(Protocol):
     user: str | None
     """The user, once it is proved."""
     lifetime_ms: int | None
-    """For how long that holds, by the exchange itself; None: for ever."""
+    """How long the proof holds, as the exchange itself says; None: for ever."""
     by_token: bool
-    """Whether it is proved by a delegation token, with which none can be asked for."""
+    """Whether it is proved by a delegation token, whose user cannot request further tokens."""
 
     def step(self, token: bytes) -> bytes:
         """Raises Refused."""

@@ -64,8 +64,8 @@ def _login(tokens: list[str]) -> Login:
 
 
 def parse_jaas_file(text: str) -> dict[str, Login]:
-    """By name, the sections `NAME { CLASS required …; };` of a file, of which the first entry
-    counts; raises JaasError."""
+    """Name -> the first entry of each section `NAME { CLASS required …; };` of a file; raises
+    JaasError."""
     text = _COMMENT.sub(lambda match: match[1] or " ", text)
     sections = {}
     position = 0

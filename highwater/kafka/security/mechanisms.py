@@ -23,7 +23,7 @@ from highwater.kafka.security.scram_users import MECHANISMS, Credential
 SCRAM_MECHANISMS = tuple(MECHANISMS.values())
 BUILT = ("PLAIN", *SCRAM_MECHANISMS, "OAUTHBEARER")
 BETWEEN_BROKERS = ("PLAIN", *SCRAM_MECHANISMS)
-"""Those by which a broker logs in itself."""
+"""The mechanisms by which a broker can log in to another one."""
 Find = Callable[[str], Credential | None]
 FindToken = Callable[[str], TokenLogin | None]
 _HEADER, _KNOWN = 2, 4
@@ -32,7 +32,7 @@ _BY_TOKEN = "tokenauth=true"
 
 
 def no_token(token_id: str) -> TokenLogin | None:
-    """Where there is no secret key."""
+    """Finds no token: used where brokers have no secret key for tokens."""
     return None
 
 

@@ -71,7 +71,7 @@ class Claims(NamedTuple):
 
 class Tokens(Protocol):
     def claims(self, token: str, now_ms: int) -> Claims:
-        """Of a token that counts at this moment (wall clock); raises TokenError."""
+        """The claims of a token that is valid at this time (wall clock); raises TokenError."""
 
 
 class UnsecuredTokens:
@@ -275,7 +275,8 @@ def _scope(claims: Mapping[str, Any], name: str) -> list[str]:
 
 
 def accepted_tokens(settings: ListenerSettings, world: World, options: Mapping[str, str]) -> Tokens:
-    """By the listener's properties, and the options of its JAAS entry; raises ConfigError."""
+    """The tokens that a listener accepts, by its properties and the options of its JAAS entry;
+    raises ConfigError."""
 
     def of(name: str) -> str:
         return settings.of_mechanism(OAUTHBEARER, name)[1]

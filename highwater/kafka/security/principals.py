@@ -51,7 +51,7 @@ class PrincipalMapper:
             self._rules.append(_rule(pattern, found[3], found[4]))
 
     def principal(self, certificate: bytes | None) -> str:
-        """Of a certificate in DER; a client without one is ANONYMOUS.  Raises NoRule."""
+        """The principal of a certificate in DER; ANONYMOUS without one.  Raises NoRule."""
         if certificate is None:
             return "User:ANONYMOUS"
         name = distinguished_name(x509.load_der_x509_certificate(certificate).subject)

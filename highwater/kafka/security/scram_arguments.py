@@ -74,7 +74,7 @@ def parse_scram(text: str) -> ScramUser:
 
 
 def with_password(name: str, mechanism: str, password: str) -> ScramUser:
-    """With a new salt."""
+    """The user with credentials made from this password and a new salt."""
     salt = secrets.token_bytes(_SALT_BYTES)
     salted = _salted(mechanism, password, salt, MIN_ITERATIONS)
     return ScramUser(name, mechanism, derived(mechanism, salt, salted, MIN_ITERATIONS))

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 MECHANISMS = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
-"""By their numbers in requests."""
+"""The number of a mechanism in requests -> its name."""
 HASHES = {"SCRAM-SHA-256": hashlib.sha256, "SCRAM-SHA-512": hashlib.sha512}
 MIN_ITERATIONS, MAX_ITERATIONS = 4096, 16384
 _FIELDS = ("salt", "stored_key", "server_key", "iterations")
@@ -32,7 +32,7 @@ class Credential(NamedTuple):
 
 
 def derived(mechanism: str, salt: bytes, salted_password: bytes, iterations: int) -> Credential:
-    """Of the salted password that a client sends in AlterUserScramCredentials."""
+    """The credential for the salted password that a client sends in AlterUserScramCredentials."""
     hash_ = HASHES[mechanism]
     client_key = hmac.new(salted_password, b"Client Key", hash_).digest()
     server_key = hmac.new(salted_password, b"Server Key", hash_).digest()

@@ -25,7 +25,7 @@ class ListenerSettings:
         self._given = given
 
     def changed(self, changes: Mapping[str, str]) -> ListenerSettings:
-        """With these properties, by their whole names, in place of those given."""
+        """These settings with some properties, given by their whole names, replaced."""
         return ListenerSettings({**self._given, **changes}, self.listener, self.protocol)
 
     def name(self, prop: str) -> str:

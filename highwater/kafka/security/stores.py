@@ -35,7 +35,7 @@ class Identity:
 
 
 def pem_identity(key: str, chain: str, password: bytes | None) -> Identity:
-    """Of two PEM texts, which may be the same; raises StoreError."""
+    """The identity in two PEM texts, which may be the same text; raises StoreError."""
     certificates = _certificates(chain)
     if not certificates:
         raise StoreError("it holds no certificate; give a PEM text with the key's chain")

@@ -116,7 +116,7 @@ class ClientTls(_Reloading):
 
 
 def client_context(settings: ListenerSettings, disk: Disk) -> ssl.SSLContext:
-    """Of one that connects; raises ConfigError."""
+    """The context for the connecting side; raises ConfigError."""
     context = _context(ssl.PROTOCOL_TLS_CLIENT, settings, _identity(settings, disk))
     context.check_hostname = bool(settings.get("ssl.endpoint.identification.algorithm"))
     _trust(context, settings, disk, ssl.Purpose.SERVER_AUTH)
@@ -150,7 +150,8 @@ def _context(
 
 
 def _load(context: ssl.SSLContext, identity: Identity) -> None:
-    """OpenSSL reads keys from files alone: it gets one, encrypted for this one time."""
+    """Loads an identity.  OpenSSL reads keys only from files, so it gets one that is encrypted with
+    a password for this one use."""
     password = secrets.token_urlsafe(32).encode()
     pem = identity.key.private_bytes(
         Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(password)
@@ -167,7 +168,7 @@ def _load(context: ssl.SSLContext, identity: Identity) -> None:
 def _trust(
     context: ssl.SSLContext, settings: ListenerSettings, disk: Disk, purpose: ssl.Purpose
 ) -> None:
-    """Without a trust store the system's authorities are trusted, as in Java."""
+    """Loads the trust store; without one the system's authorities are trusted, as in Java."""
     authorities = _authorities(settings, disk)
     if authorities is None:
         context.load_default_certs(purpose)

@@ -48,7 +48,8 @@ def kafkas_access(path: str) -> Access:
 
 
 def link_to_zookeeper(config: Config, environment: Mapping[str, str], disk: Disk) -> ZooKeeperLink:
-    """Of these properties and the JAAS file that the environment names; raises ConfigError."""
+    """The link that these properties and the JAAS file named by the environment describe; raises
+    ConfigError."""
     settings = _Settings(config.originals, "ZooKeeper", "SSL")
     login = _login(environment, disk)
     tls = _tls(settings, disk)
@@ -79,7 +80,7 @@ _NAMES = {
 
 
 class _Settings(ListenerSettings):
-    """What `tls` asks of a listener, and of the link; it has no stores as text."""
+    """The link's settings in the form that `tls` needs for a listener; stores cannot be texts."""
 
     def name(self, prop: str) -> str:
         return _NAMES.get(prop, prop)

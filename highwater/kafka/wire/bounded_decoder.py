@@ -68,8 +68,8 @@ def _endless() -> None:
 def bounded_decoder(
     cls: Any, version: int, flexible: bool, elements: int
 ) -> Callable[[memoryview, int], tuple[Any, int]]:
-    """From a buffer and a position to a message of `cls`, and the position after it; raises
-    TooMuch, or any other exception for what is no such message."""
+    """A function from a buffer and a position to a message of `cls` and the position after it.  It
+    raises TooMuch, or any other exception if the bytes are no such message."""
     struct, lines = cls._struct, _BoundedLines(elements)
     before, struct._data_class = struct._data_class, cls
     try:

@@ -29,8 +29,8 @@ _CONTROL_KEYS = range(4, CONTROLLED_SHUTDOWN + 1)
 _TOKEN_KEYS = range(38, 42)
 _API_VERSIONS = 18
 MAX_CONTROL_ELEMENTS: Final = 2_000_000
-"""In a request of the controller: more than 200,000 partitions of three replicas each, which is as
-many as a cluster with ZooKeeper was ever meant to have."""
+"""The most elements in a request of the controller: enough for 200,000 partitions of three replicas
+each, which is as many as a cluster with ZooKeeper was ever meant to have."""
 _UNBOUNDED = 1 << 62
 """Answers name what the cluster has."""
 _NULLABLE = ("string", "bytes", "records")

@@ -37,7 +37,7 @@ class DecompressionError(ValueError):
 
 
 class TooLarge(DecompressionError):
-    """It opens to more than `most_opened`."""
+    """The payload decompresses to more than `most_opened` bytes."""
 
 
 LZ4_DEFAULT = 9
@@ -76,7 +76,7 @@ class Compressor:
                 self._add, self._end = zstd.compress, zstd.flush
 
     def add(self, part: bytes) -> bytes:
-        """What is there of the output after this part of the input."""
+        """Takes a part of the input; returns the output that is ready."""
         begun, self._begun = self._begun, b""
         return begun + self._add(part)
 
@@ -135,9 +135,9 @@ def decompress(codec: int, data: bytes) -> bytes:
 
 
 _INPUT_BYTES = 1 << 16
-"""What a decompressor is given at once: it copies what it does not use yet."""
+"""How much input a decompressor gets at once: it copies whatever it does not use yet."""
 _PART_BYTES = 1 << 18
-"""Decompressors give their output in parts of this size, so that none is made in vain."""
+"""The size of the parts in which decompressors return output, so that none is made in vain."""
 
 
 def opened(codec: int, data: bytes, part_bytes: int = _PART_BYTES) -> Iterator[bytes]:
@@ -175,7 +175,7 @@ _GZIP_HEADER = 10
 
 
 def _gzip_parts(data: bytes, part_bytes: int) -> Iterator[bytes]:
-    """Of each member, one after another, as Java's GZIPInputStream reads them."""
+    """The output of all members, one after the other, as Java's GZIPInputStream reads them."""
     if len(data) < _GZIP_HEADER:
         raise DecompressionError(f"gzip: {len(data)} bytes are no stream")
     while data:

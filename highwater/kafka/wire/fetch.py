@@ -53,7 +53,7 @@ STEADY_VERSION = 11
 
 
 Key = TopicPartition | tuple[bytes, int]
-"""What a client's session knows a partition by: its name, or its topic's id and its number."""
+"""A partition's key in a client's session: its name, or its topic's id and its number."""
 
 
 def key_of(tp: TopicPartition, topic_id: bytes) -> Key:
@@ -231,7 +231,7 @@ class _Reader:
         return str(self.view[start : self.at], "utf-8", "replace")
 
     def topic(self, by_id: bool) -> tuple[str, bytes]:
-        """Its name and no id, or no name and its id."""
+        """Reads a topic's name (with an empty id) or its id (with an empty name)."""
         if by_id:
             topic_id, self.at = read_id(self.view, self.at)
             return "", topic_id

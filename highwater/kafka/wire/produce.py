@@ -53,7 +53,7 @@ class ProduceRequest(NamedTuple):
     timeout_ms: int
     partitions: list[tuple[TopicPartition, memoryview | None]]
     topic_ids: Mapping[str, bytes] = {}
-    """By topic, the id by which it was named; from v13 on."""
+    """Topic -> the id by which the request named it; from v13 on."""
 
 
 class PartitionResult(NamedTuple):

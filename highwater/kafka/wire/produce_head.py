@@ -14,7 +14,7 @@ from highwater.kafka.wire.varint import read_compact_string, read_uvarint
 _FLEXIBLE, _TOPIC_IDS = 9, 13
 _ACKS = struct.Struct(">hi")
 _MAGIC = 16
-"""Where a batch has the number of its format."""
+"""The position of the format's number in a batch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,15 +23,15 @@ class ProduceHead:
     acks: int
     timeout_ms: int
     topic: str | None = None
-    """The first one; None where there is none, or it is named by its id."""
+    """The first topic; None if there is none, or if it is named by its id."""
     partition: int = -1
-    """The first one of that topic."""
+    """The first partition of that topic."""
     batch: int | None = None
-    """Where the first batch of the new format (v2) begins."""
+    """The position of the first batch of the new format (v2)."""
 
 
 def read_head(version: int, body: memoryview) -> ProduceHead | None:
-    """None where even acks cannot be read."""
+    """The head of a request's body; None if not even acks can be read."""
     try:
         name, at = _name(body, 0, version) if version >= 3 else (None, 0)
         acks, timeout_ms = _ACKS.unpack_from(body, at)

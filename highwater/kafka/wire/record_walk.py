@@ -19,9 +19,9 @@ from __future__ import annotations
 from highwater.kafka.errors import ApiError, ErrorCode
 
 MORE, FEED, DONE = 0, 1, 2
-"""What `walk` answers: call again; feed the next part; all is well to the end."""
+"""The results of `walk`: call it again; feed the next part; the payload is sound to its end."""
 NAMED = 100
-"""As many refused records are kept, and all are counted."""
+"""How many refused records are kept; all are counted."""
 NO_KEY, OUT_OF_TIME = 0, 1
 """Why a record is refused."""
 
@@ -77,11 +77,11 @@ class RecordWalk:
 
     @property
     def max_timestamp(self) -> int:
-        """Of the records so far; -1 (none) at the least."""
+        """The largest timestamp of the records so far; at least -1 (none)."""
         return max(self._base + self._top, -1) if self._any else -1
 
     def feed(self, part: bytes, last: bool) -> None:
-        """The next bytes of the payload; with `last`, it ends with them."""
+        """Gives the walk the next bytes of the payload; `last`: whether the payload ends there."""
         at = self._at
         self._data = part if at == len(self._data) else self._data[at:] + part
         self._at = 0

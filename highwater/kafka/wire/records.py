@@ -271,7 +271,7 @@ def validate_produce(view: Buffer, max_batch_bytes: int, *, zstd: bool = True) -
 
 _ONE_BATCH = "a produce request must hold exactly one record batch for a partition"
 _LEAST_LENGTH = 14
-"""Below this a batch's length field is none of any format (LegacyRecord.RECORD_OVERHEAD_V0)."""
+"""No format has a batch with a smaller length field (LegacyRecord.RECORD_OVERHEAD_V0)."""
 
 
 def _one_batch(view: Buffer, zstd: bool) -> int:
