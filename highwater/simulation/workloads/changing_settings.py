@@ -1,8 +1,8 @@
 """Quotas, throttles and properties of brokers, changed while brokers fail.
 
 An administrator sets them one after the other, at any broker: quotas of three client ids,
-properties of one broker or of all, replication throttles of the topic that everybody writes to.  An
-answer may be lost, and what it was about come late.
+properties of one broker or of all, replication throttles of the topic to which everybody writes.
+An answer may be lost, and the change may then be made late.
 
 * L2: in the end each setting in ZooKeeper is the one acknowledged last, or a later one of unknown
   outcome, and every broker applies what ZooKeeper has (`rules/second_opinions`).
@@ -69,7 +69,7 @@ class Setting(NamedTuple):
 
 class SettingsClient(SimClient):
     async def set(self, setting: Setting, value: str | None) -> None:
-        """At any broker; None takes it away."""
+        """Sets a property, by any broker; None removes it."""
         kind, _, name = setting.path.partition("/")
         address = self.random.choice(self._bootstrap)
         if kind == "clients":
@@ -80,7 +80,7 @@ class SettingsClient(SimClient):
             name=setting.name, config_operation=0 if value is not None else 1, value=value
         )
         if kind == "brokers" and name != "<default>":
-            address = (f"broker-{name}", address[1])  # it alone can check its own
+            address = (f"broker-{name}", address[1])  # only this broker can check its properties
         asked = resource(
             resource_type=TOPIC if kind == "topics" else BROKER,
             resource_name="" if name == "<default>" else name,
@@ -105,7 +105,7 @@ class SettingsClient(SimClient):
 
 @dataclass
 class ChangingSettings(Part):
-    """What was asked for, and what is there in the end."""
+    """What was requested, and what is set in the end."""
 
     flag = "settings"
     help = "Quotas, throttles and brokers' properties that change."
@@ -114,7 +114,7 @@ class ChangingSettings(Part):
     cluster: SimCluster = field(kw_only=True)
     acked: dict[Setting, str | None] = field(default_factory=dict)
     uncertain: dict[Setting, set[str | None]] = field(default_factory=dict)
-    """Values of unknown outcome: they may come late."""
+    """Values of requests with an unknown outcome, which may still be set."""
 
     @classmethod
     def of(cls, shared: Shared) -> Self:
@@ -125,7 +125,7 @@ class ChangingSettings(Part):
         return {"settler": self.work}
 
     async def work(self, client: SettingsClient) -> None:
-        """Changes one setting after the other; at rest the throttles alone."""
+        """Changes one setting after the other; at rest only throttles."""
         changes: list[Callable[[SettingsClient], tuple[Setting, str | None]]]
         changes = [self._quota, self._property, self._rate, self._throttled]
         while not self.resting:

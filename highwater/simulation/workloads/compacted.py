@@ -82,7 +82,7 @@ class Deletion:
     acked_s: float = inf
     offset: int | None = None
     crc: int = 0
-    """Of its batch."""
+    """The CRC of its batch."""
 
     def missed_in(self, away: tuple[float, float]) -> bool:
         """Whether a replica that was out of the ISR then can have met neither the record nor its

@@ -54,7 +54,7 @@ _LONG_S = 6.0
 
 
 class Place(NamedTuple):
-    """Where a batch stood committed.  `losses`: the log's known losses at that time."""
+    """A place at which a batch was committed.  `losses`: the log's known losses at that time."""
 
     base: int
     losses: int
@@ -137,7 +137,8 @@ class ExactKeys:
         return ExactBatch(producer, sequence, items, deletions, bytes(data), losses)
 
     async def _bring_home(self, batch: ExactBatch) -> bool:
-        """Sends until acknowledged; False if refused for good, as after a loss it may be."""
+        """Repeats a batch until it is acknowledged; False if it is refused for good, as it may be
+        after a loss."""
         client, tries = self._client, 0
         while True:
             tries += 1
@@ -179,7 +180,7 @@ class ExactKeys:
                      if sequence == batch.sequence]  # fmt: skip
             if len(bases) > 1:
                 self._broken(f"{batch} stands at {bases} in the log of broker {replica.broker}")
-            if replica.broker == self._term()[0]:  # what it has below a HW is committed
+            if replica.broker == self._term()[0]:  # a leader's records below its HW are committed
                 losses = losses_of(self.book, TP)
                 batch.stood += [Place(base, losses) for base in bases if base < truth.exposed]
 

@@ -49,9 +49,9 @@ if TYPE_CHECKING:
     pass
 
 NONE = -1
-"""The answer where nothing is committed."""
+"""The offset in an answer if nothing is committed."""
 KEPT = 40
-"""The folders that are looked at again at the end, the last ones."""
+"""How many of the last folders are checked again at the end."""
 JUDGE_S = 30.0
 SIZE, TIME = "max.message.bytes", "retention.ms"
 UNCLEAN = "unclean.leader.election.enable"
@@ -93,7 +93,7 @@ class FilingClient(GroupClient):
         check_code(answer.responses[0].error_code)
 
     async def config(self, address: tuple[str, int]) -> dict[str, str]:
-        """The properties of DEFAULTS, as this broker tells them."""
+        """The properties in DEFAULTS, as this broker has them."""
         resource = DescribeConfigsRequest.DescribeConfigsResource(
             resource_type=2, resource_name=self.topic, configuration_keys=list(DEFAULTS)
         )
@@ -148,7 +148,7 @@ class Filing(Part):
     acked: dict[str, str] = field(default_factory=lambda: dict(DEFAULTS))
     """The topic's configuration that was acknowledged last."""
     uncertain: list[dict[str, str]] = field(default_factory=list)
-    """Its configurations of unknown outcome: they may come late."""
+    """Configurations whose requests have an unknown outcome: they may still be set."""
 
     def clients(self) -> Works:
         return {"clerk": self.file, "registrar": self.govern, "trainee": self.clear}
@@ -245,7 +245,7 @@ class Filing(Part):
         if answer == held:
             return True
         if where[0] != leader and former_leads(self.rules, GROUPS, client.group, where[0], asked_s):
-            return True  # one that was replaced, and did not know it, answers from what it knew
+            return True  # a replaced broker that does not know it answers with old knowledge
         if not lost_between(self.rules, GROUPS, client.group, since, until):
             self.rules.broken("G4", f"{client.group} has {answer}, and was given {held}")
         return True

@@ -33,7 +33,7 @@ _LOOK_S = 0.02
 
 
 class FullChannel:
-    """`fill` a broker's channel, and see whether it obeys."""
+    """`fill` fills a broker's channel, and checks that the broker still obeys its controller."""
 
     def __init__(self, cluster: SimCluster, topic: str) -> None:
         self._cluster = cluster

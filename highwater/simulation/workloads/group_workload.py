@@ -61,7 +61,7 @@ MEMBERS = 3
 SESSION_MS, REBALANCE_MS = 2000, 2000
 JUDGE_S = 30.0
 SILENT_S = 15.0
-"""A session, a rebalance that was under way, and a session of who joined in it; with room."""
+"""Time for a session, a rebalance in progress, and the session of a member that joined in it."""
 AT_ONCE_S = 0.1
 _NOT_THERE = frozenset({"NOT_COORDINATOR", "COORDINATOR_NOT_AVAILABLE", "TIMEOUT", "CONNECTION"})
 REFUSED = frozenset(
@@ -84,7 +84,7 @@ class Acked:
     offset: int
     since: Moment
     until: Moment
-    """The states of the groups' log before it was sent, and when it was answered."""
+    """The states of the groups' log before the commit was sent, and when it was answered."""
 
 
 class GroupClient(TxnClient):
@@ -363,7 +363,7 @@ class Groups(Part):
         await self._judge_silence(client)
 
     async def _judge_silence(self, client: GroupClient) -> None:
-        """Checks that members of whom nothing is heard any more are out."""
+        """Checks that silent members are no longer in the group."""
         deadline = trio.current_time() + SILENT_S
         found = "nothing"
         while trio.current_time() < deadline:

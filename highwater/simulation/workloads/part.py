@@ -1,4 +1,4 @@
-"""A part of a run: its flag, its topics, its clients, and what it says of them at the end.
+"""A part of a run: its flag, its topics, its clients, and its judgement at the end.
 
 A workload is a file with a `Part`, and a row of `highwater.simulation.part_list`.  Its clients draw
 from random streams of their own, so a seed without the flag takes the course that it always took.
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 C = TypeVar("C", bound=SimClient)
 Works = Mapping[str, Callable[[Any], Awaitable[None]]]
-"""What each client does until it is cancelled, by the client's name."""
+"""Name of a client -> the work that it does until it is cancelled."""
 
 
 class Topic(NamedTuple):
@@ -33,7 +33,7 @@ class Topic(NamedTuple):
     partitions: int = 1
     config: Mapping[str, str] | None = None
     aimed: int = 1
-    """At so many of its partitions faults may be aimed."""
+    """The number of its partitions at which faults may be aimed."""
 
 
 @dataclass
@@ -50,7 +50,7 @@ class Shared:
 
     @property
     def told(self) -> tuple[Rules, Counter[str], Counter[str], float]:
-        """What most parts are made of."""
+        """The arguments with which most parts are made."""
         return self.cluster.rules, self.history.count, self.history.errors, self.pace
 
     def client(self, kind: type[C], name: str) -> C:
@@ -63,7 +63,7 @@ class Shared:
 
 @dataclass(eq=False)
 class Part:
-    """A workload overrides what it has of these; the methods stand in the order of their calls."""
+    """A workload overrides what it needs of this; the methods are in the order of their calls."""
 
     flag: ClassVar[str] = ""
     """The field of Options, and the flag of `highwater sim`."""
@@ -73,7 +73,7 @@ class Part:
     """The flags of other parts that it needs; a part without any flag is in every run."""
     topics: tuple[Topic, ...] = field(init=False, default=())
     maker: ClassVar[str] = "creator"
-    """The name of the client that makes them."""
+    """The name of the client that makes the topics."""
     coordinated: ClassVar[str] = ""
     """The internal topic whose leaders coordinate its clients; faults may be aimed at them."""
     client_kind: ClassVar[type[SimClient]] = SimClient
@@ -85,14 +85,14 @@ class Part:
     errors: Counter[str]
     pace: float = 1.0
     resting: bool = field(init=False, default=False)
-    """The faults are over: the cluster may become whole."""
+    """Whether the faults are over, so that the cluster may become whole."""
 
     def __post_init__(self) -> None:
         """Where a part is no dataclass of its own, its further fields begin here."""
 
     @classmethod
     def shape(cls, kernel: Kernel) -> dict[str, Any]:
-        """The fields of the cluster's Shape that it decides."""
+        """The fields of the cluster's Shape that this part sets."""
         return {}
 
     @classmethod
@@ -108,7 +108,7 @@ class Part:
         return [TopicPartition(topic.name, p) for topic in self.topics for p in range(topic.aimed)]
 
     async def settle(self) -> bool:
-        """Waits, in the whole cluster, for what its clients have yet to do; False if in vain."""
+        """Waits, in the whole cluster, until its clients have finished; False if they do not."""
         return True
 
     async def look(self, shared: Shared) -> None:
@@ -117,7 +117,7 @@ class Part:
             await self.judge(shared.client(self.client_kind, self.last))
 
     async def judge(self, client: Any) -> None:
-        """Judges what it finds."""
+        """Judges what the last look finds."""
 
     def sum_up(self) -> None:
         """Judges what all last looks have found."""

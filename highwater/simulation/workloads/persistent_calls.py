@@ -1,4 +1,4 @@
-"""Calls of a transactional client that are made until they succeed."""
+"""Repeats calls of a transactional client until they succeed."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ async def attempt(
     errors: Counter[str],
     noted: list[str] | None = None,
 ) -> Any:
-    """Calls until it succeeds; raises Failed for lasting errors, and after a while.
+    """Repeats a call until it succeeds; raises Failed for lasting errors, and after a while.
 
-    `lose` forgets whom the client asked; `noted` gets the name of each error.
+    `lose` forgets the broker that the client asked; `noted` gets the name of each error.
     """
     give_up = trio.current_time() + GIVE_UP_S
     while True:

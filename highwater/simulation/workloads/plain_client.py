@@ -58,7 +58,7 @@ FETCH, FETCH_VERSION = 1, 11
 LAST_WITH_NAMES, FIRST_WITH_LEADERS = 12, 16
 LATEST = -1
 UNKNOWN_OUTCOME = frozenset({"TIMEOUT", "CONNECTION", "REQUEST_TIMED_OUT", "UNKNOWN_SERVER_ERROR"})
-"""Errors of calls that may have had their effect, or may have it yet."""
+"""Errors of calls that may have had an effect, or may still have one."""
 
 
 async def _never_sent() -> int:
@@ -175,11 +175,11 @@ class SimClient:
                 waits.called(api_key, api_name(api_key), self.name, began)
 
     def now(self) -> float:
-        """Seconds; 0 where nobody compares its answers."""
+        """The time in seconds; 0 if nobody compares this client's answers."""
         return self._answers.book.now() if self._answers is not None else 0.0
 
     async def refresh(self, topics: list[str]) -> None:
-        """Metadata from some broker."""
+        """Gets Metadata from some broker."""
         address = self._world.random.choice(self._bootstrap)
         names = [MetadataRequest.MetadataRequestTopic(name=name) for name in topics]
         request = MetadataRequest(topics=names, allow_auto_topic_creation=False)
@@ -486,7 +486,7 @@ class SimClient:
         check_code(answer.responses[0].partitions[0].error_code)
 
     async def describe_topic(self, address: tuple[str, int], topic: str) -> None:
-        """Its configuration, which the broker reads from ZooKeeper."""
+        """Gets a topic's configuration, which the broker reads from ZooKeeper."""
         resource = DescribeConfigsRequest.DescribeConfigsResource(
             resource_type=2, resource_name=topic, configuration_keys=None
         )

@@ -1,6 +1,6 @@
-"""A client that asks: end offsets, and topics that come and go.
+"""A client that lists end offsets, and that makes and deletes a topic.
 
-End offsets (C13) must never fall behind the known ones.  A topic of its own is made, written to and
+End offsets (C13) must never fall behind the known ones.  The client's topic is made, written to and
 deleted again and again, so that the controller moves during such operations.
 """
 

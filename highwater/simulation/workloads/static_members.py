@@ -49,7 +49,7 @@ class StaticClient(GroupClient):
     session_ms, protocol_type = SESSION_MS, "consumer"
     prefers = PROTOCOLS
     late_join = False
-    """A JoinGroup had no answer: it may arrive yet, and replace a process that came after it."""
+    """Whether a JoinGroup had no answer: it may still arrive, and replace a later process."""
 
     def protocols(self) -> list[tuple[str, bytes]]:
         return [(name, _SUBSCRIPTION) for name in self.prefers]
@@ -122,7 +122,7 @@ class _Instance(Member):
             asked = client.last_asked(COORDINATOR, NAME)
             since_s = self.all.rules.now() - TIMEOUT_S
             if asked and asked != self.all.leader() and self.all.led_once(asked, since_s):
-                # it may know a process of its own time, which the next coordinator never heard of
+                # it may know a process of its own term that the next coordinator never knew
                 self.all.count["static: fenced by a former coordinator"] += 1
                 super().refused(error)
                 return
@@ -141,7 +141,7 @@ class _Instance(Member):
         await self._act_as(former, seat)
 
     async def _act_as(self, former: Seat, seat: Seat) -> None:
-        """G4: the process that was replaced still acts; `seat` is the one that was given since."""
+        """G4: lets the replaced process act once more; `seat` is that of its successor."""
         partition = self.client.random.choice(sorted(self.all.acked) or [0])
         offset = self.all.acked[partition].offset + 1 if partition in self.all.acked else 0
         calls: dict[str, Callable[[], Awaitable[None]]] = {
@@ -165,8 +165,8 @@ class _Instance(Member):
                 )
 
     async def _insist_that_it_is_gone(self, former: Seat, seat: Seat, what: str) -> None:
-        """G4: a process that is told that nobody knows it joins again, and would replace the one
-        that replaced it.  So it may only hear that where `seat` is not in the group either."""
+        """G4: a process that gets UNKNOWN_MEMBER_ID joins again, and would replace its successor.
+        So it may get that error only if the successor (`seat`) is not in the group either."""
         await self.client.heartbeat(seat)
         if not self.all.lost(self.since):
             self.all.rules.broken(

@@ -94,10 +94,10 @@ class ManyClient(SimClient):
     ) -> None:
         super().__init__(world, name, bootstrap, answers)
         self.fenced = self.random.random() < 0.5
-        """Whether its fetches name leader epochs."""
+        """Whether this client's fetches name leader epochs."""
         self._newest = dict.fromkeys(TPS, -1)
         self._told: dict[tuple[str, int], dict[TopicPartition, FetchedPartition]] = {}
-        """Broker -> what its session told last, of partitions without an error."""
+        """Broker -> the last answer without an error of its session, for each partition."""
 
     async def leaders(self) -> dict[tuple[str, int], list[TopicPartition]]:
         """The partitions by leader, as in the last metadata."""
@@ -168,7 +168,8 @@ class ManyClient(SimClient):
         told: dict[TopicPartition, FetchedPartition],
         answer: FetchAnswer,
     ) -> None:
-        """Holds what this answer tells, and what it leaves out as nothing new, to the rules."""
+        """Gives the rules what this answer says, and, for partitions that it leaves out because
+        they have no news, what the session said last."""
         for got in answer.partitions:
             told.pop(got.tp, None)
             if not got.error:
@@ -196,16 +197,17 @@ class TrimmedTopic(Part):
         default_factory=lambda: {tp: {} for tp in TPS}
     )
     deleted: dict[TopicPartition, int] = field(default_factory=lambda: dict.fromkeys(TPS, 0))
-    """Records below may be gone: DeleteRecords was asked to delete them, by others too."""
+    """Records below this offset may be gone: somebody, perhaps another client, requested that."""
     gone: dict[TopicPartition, tuple[int, float]] = field(default_factory=dict)
-    """Records below are gone: their deletion was acknowledged then (s, virtual).  A broker that
-    crashes may have them again, as in Kafka: log starts are checkpointed now and then."""
+    """Partition -> (offset, when (s, virtual) the deletion of all records below was acknowledged).
+    A broker that crashes may have them again, as in Kafka, where log starts are checkpointed only
+    now and then."""
     positions: dict[TopicPartition, int] = field(default_factory=lambda: dict.fromkeys(TPS, 0))
     """The reader's positions."""
     sessions_for_all: bool = True
-    """Brokers remember more sessions than there are readers and followers."""
+    """Whether brokers remember more sessions than there are readers and followers."""
     trusts: bool = False
-    """The reader names a partition again only where its position has changed."""
+    """Whether the reader names a partition again only if its position has changed."""
 
     @classmethod
     def shape(cls, kernel: Kernel) -> dict[str, Any]:
@@ -436,7 +438,7 @@ class TrimmedTopic(Part):
         self.positions[tp] = max([self.positions[tp], *ends])
 
     def _replaced(self, client: ManyClient, node: int, tp: TopicPartition) -> bool:
-        """Whether the leader was replaced, and the request had no epoch by which it could tell."""
+        """Whether the leader was replaced and could not notice it, as the request had no epoch."""
         state = self.rules.partitions[tp].state
         return not client.fenced and state is not None and state.leader != node
 
@@ -455,7 +457,8 @@ class TrimmedTopic(Part):
             client.forget(tp)
 
     async def settle(self) -> bool:
-        """Whether the reader reaches the present end of the committed records."""
+        """Waits until the reader reaches the present end of the committed records; False if it does
+        not."""
         ends = {tp: self.rules.partitions[tp].end for tp in TPS}
         with trio.move_on_after(CAUGHT_UP_S):
             while any(self.positions[tp] < end for tp, end in ends.items()):

@@ -1,1 +1,1 @@
-"""Transactions: their producers and consumers, what those know, and what they are held to."""
+"""Transactions: their producers and consumers, what those know, and the rules for them."""

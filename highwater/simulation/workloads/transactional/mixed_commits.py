@@ -1,8 +1,8 @@
-"""Groups whose offset is committed in transactions and outside of them, in turn.
+"""Groups whose offset is committed both in transactions and outside of them.
 
-One client commits rising numbers to one group: alone, or in a transaction of its own that is then
-committed or aborted, with or without a commit alone while it is open.  Of two commits the one that
-stands later in the group's log counts, wherever the transaction's marker is
+One client commits rising numbers to one group: by a plain commit, or in a transaction that is then
+committed or aborted, with or without a plain commit while it is open.  Of two commits the one that
+is later in the group's log counts, wherever the transaction's marker is
 (kafka.coordinator.group.GroupMetadata.completePendingTxnOffsetCommit).
 
 Each call is made once.  After the first that fails, and so may still be carried out, the client
@@ -119,7 +119,7 @@ class MixedCommits(Part):
             group.allowed.add(number)
         await client.end(NAME, me, commit)
         if commit and not meanwhile:
-            # until the marker is there the former offset is told
+            # until the marker is written, answers have the former offset
             group.allowed = before | {number}
             await self._past(
                 client, "UNSTABLE_OFFSET_COMMIT", lambda: self._ask(client, group, stable=True)
@@ -130,7 +130,7 @@ class MixedCommits(Part):
     async def _past(
         self, client: TxnClient, error: str, call: Callable[[], Awaitable[None]]
     ) -> None:
-        """Calls until it no longer fails by this error, which passes."""
+        """Repeats a call until it no longer fails by this error, which passes."""
         while True:
             try:
                 return await call()
@@ -145,7 +145,7 @@ class MixedCommits(Part):
             await self._ask(client, group, stable=False)
 
     async def _ask(self, client: TxnClient, group: _Group, *, stable: bool) -> None:
-        """The answer of a broker that was replaced, and does not know it, is none."""
+        """Checks an answer, but ignores that of a broker that was replaced and does not know it."""
         host, _ = await client.coordinator(GROUP, group.name)
         leader, asked_s = coordinator_of(self.rules, GROUPS, group.name), self.rules.now()
         offset = await client.committed_offset(group.name, stable=stable)

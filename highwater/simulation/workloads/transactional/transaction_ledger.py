@@ -24,7 +24,7 @@ class Fate(Enum):
 
     @property
     def may_be_visible(self) -> bool:
-        """Whether a commit was asked for, and may have been done."""
+        """Whether a commit was requested, and may have taken place."""
         return self in (Fate.COMMITTED, Fate.UNKNOWN)
 
 
@@ -41,15 +41,15 @@ class Told:
     offset: int | None = None
     """The group's offset, if acknowledged."""
     read: list[tuple[TopicPartition, int, bytes]] = field(default_factory=list)
-    """What it read under read_committed before its end."""
+    """What the producer read under read_committed before the transaction's end."""
     places: dict[bytes, tuple[TopicPartition, int]] = field(default_factory=dict)
-    """The place at which each value was acknowledged, if the answer told."""
+    """Value -> the place at which it was acknowledged, if the answer had one."""
     begun: dict[str, Moment] = field(default_factory=dict)
-    """The state of the coordinators' logs before it was let in."""
+    """The states of the coordinators' logs before the transaction could begin."""
     let_in: Moment | None = None
-    """The state of the groups' log at that time: the previous transaction is over."""
+    """The state of the groups' log when it could begin: the previous transaction was over."""
     decided: Moment | None = None
-    """The state of the decisions' log when its end was answered."""
+    """The state of the decisions' log when the request to end it was answered."""
 
 
 @dataclass(slots=True)
@@ -59,6 +59,6 @@ class Ledger:
     told: dict[bytes, Told] = field(default_factory=dict)
     transactions: list[Told] = field(default_factory=list)
     newest: dict[str, tuple[int, int]] = field(default_factory=dict)
-    """The last (producer id, epoch) given out, by transactional id."""
+    """Transactional id -> the last (producer id, epoch) that was given out."""
     given: dict[str, tuple[Moment, Moment]] = field(default_factory=dict)
     """The moments of the decisions' log between which that happened."""

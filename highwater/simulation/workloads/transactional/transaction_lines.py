@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def lines(transactions: Iterable[Told]) -> list[dict[str, Any]]:
-    """They have no times: circles come of offsets and reads alone."""
+    """The lines.  They have no times, because only offsets and reads decide about circles."""
     operations = count(1)
     return [line for told in transactions for line in _of(told, operations)]
 

@@ -1,10 +1,10 @@
 """Transactions in the simulated workload, and their rules.
 
 Two transactional ids write to two partitions.  Each is used by one producer at a time.  Now and
-then another producer takes it over (a hijack) while the first goes on, not knowing (a zombie).  A
-transaction sends a few batches, now and then the offset of a group, and is committed, aborted, or
-left alone until it times out.  Its outcome, as the client knows it, is COMMITTED, NEVER, or UNKNOWN
-where an answer was lost.
+then another producer takes it over (a hijack) while the first goes on without knowing it (a
+zombie).  A transaction sends a few batches, now and then the offset of a group, and is committed,
+aborted, or abandoned until it times out.  Its outcome, as the client knows it, is COMMITTED, NEVER,
+or UNKNOWN if an answer was lost.
 
 * T1: a producer that reads its partition inside its transaction does not see the records.
 * T3: a record is visible under read_committed only if a commit was asked for, and then all are:
@@ -66,10 +66,10 @@ TPS = tuple(TopicPartition(TOPIC, p) for p in range(PARTITIONS))
 IDS = ("bank-0", "bank-1")
 TIMEOUT_MS = 5000
 STABLE_S = 60.0
-"""The time after the faults for time-outs, their detection, and markers, of all partitions."""
+"""How long time-outs, their detection, and markers may take after the faults, in all partitions."""
 EARLIEST = -2
 LOOK_S = 10.0
-"""The least time for one partition's offsets."""
+"""The least time for looking at one partition's offsets."""
 
 
 class Fenced(Exception):
@@ -112,7 +112,7 @@ class Transactions(Part):
             while True:
                 self.instances += 1
                 producer = Producer(self, client, name, self.instances)
-                if random.random() < 0.4:  # this one is hijacked while it goes on
+                if random.random() < 0.4:  # this producer is hijacked while it goes on
                     nursery.start_soon(producer.run, random.randint(2, 6))
                     await trio.sleep(random.uniform(0.2, 3.0))
                 else:
@@ -140,7 +140,7 @@ class Transactions(Part):
                 except Failed as failed:
                     self.errors[failed.name] += 1
                     if failed.name == "OFFSET_OUT_OF_RANGE" and positions[tp] < self.deleted[tp]:
-                        # the rules hold to the truth what is read from there on
+                        # the rules compare what is read from there on with the truth
                         positions[tp] = self.deleted[tp]
                     client.forget(tp)
                     await client.pause()
@@ -172,7 +172,7 @@ class Transactions(Part):
         self.count["txn index entries"] += compared
 
     def judge_by_sql(self) -> None:
-        """T8 and T9, where nothing was lost that would leave a transaction's fate open."""
+        """Judges T8 and T9, if no loss leaves a transaction's fate open."""
         transactions = self.ledger.transactions
         partitions = self.rules.partitions
         given_up = any(tp in partitions and partitions[tp].given_up for tp in TPS)
@@ -214,7 +214,7 @@ class Transactions(Part):
             await self._offset(client, name)
 
     async def _begin(self, client: TxnClient, tp: TopicPartition) -> int:
-        """Where the partition's log begins."""
+        """The offset at which the partition's log begins."""
         if not self.deleted[tp]:
             return 0
         return int(
@@ -255,9 +255,9 @@ class Transactions(Part):
         return None
 
     def _may_hang(self, tp: TopicPartition, stable: int) -> bool:
-        """Whether a transaction open there may stay open.  Its marker was lost, or all that its
-        coordinator knew of it: the markers then bear an epoch that the partition takes for a former
-        producer's.
+        """Whether a transaction that is open there may stay open, because its marker was lost, or
+        all that its coordinator knew of it.  Then the markers have an epoch that the partition
+        takes for a former producer's.
         """
         return excused(self.rules, tp, stable) or any(
             self._decision_lost(told)
@@ -296,7 +296,7 @@ class Transactions(Part):
         mine = [t for t in self.ledger.transactions if t.transactional_id == name]
         allowed = {-1}
         open_ = False
-        for told, after in zip(mine, [*mine[1:], None], strict=False):  # it may have begun none
+        for told, after in zip(mine, [*mine[1:], None], strict=False):  # `mine` may be empty
             if told.offset is None:
                 continue
             since = told.begun.get(GROUPS, Moment(0, 0))
@@ -349,7 +349,7 @@ class Producer:
         return moment(self.all.rules, log, self.name)
 
     async def join(self, told: Told, call: Callable[[], Awaitable[Any]]) -> None:
-        """Tells the coordinator of something that the transaction writes to."""
+        """Adds to the transaction, at its coordinator, something to which it writes."""
         for log in (DECISIONS, GROUPS):
             told.begun.setdefault(log, self._moment(log))
         await self.all.attempt(self.client, call, self._lose)
@@ -381,7 +381,7 @@ class Producer:
         self.all.count["txn inits"] += 1
 
     def told(self) -> Told:
-        """A transaction that begins."""
+        """Makes the record of a transaction that begins."""
         ledger = self.all.ledger
         number = len(ledger.transactions)
         told = Told(f"{self.name}#{self.instance}.{number}", self.name, number)
@@ -397,7 +397,7 @@ class Producer:
             if tp not in joined:
                 await self.join(told, lambda tp=tp: client.add(self.name, self.me, tp))  # type: ignore[misc]
                 joined[tp] = None
-                # after a stall here the first batch arrives when the producer may already be fenced
+                # after a delay here the producer may be fenced before its first batch arrives
                 await trio.sleep(random.choice((0.0, 0.0, 0.0, 0.1, 0.5, 2.0)))
             await self.send(told, tp)
             await trio.sleep(random.choice((0.0, 0.0, 0.05, 0.3)))

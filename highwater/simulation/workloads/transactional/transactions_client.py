@@ -38,7 +38,7 @@ class TxnClient(SimClient):
         return known[kind, key]
 
     def last_asked(self, kind: int, key: str) -> str:
-        """The host that this client takes for the coordinator; "" if it would have to ask."""
+        """The host that this client takes for the coordinator; "" if it knows none."""
         return self.__dict__.get("_coordinators", {}).get((kind, key), ("", 0))[0]
 
     def lose(self, kind: int, key: str) -> None:
@@ -110,7 +110,7 @@ class TxnClient(SimClient):
         check_code(answer.topics[0].partitions[0].error_code)
 
     async def commit_alone(self, group: str, offset: int) -> None:
-        """A commit outside of any transaction, to a group without members."""
+        """Commits outside of any transaction, to a group without members."""
         topic = OffsetCommitRequest.OffsetCommitRequestTopic
         partition = topic.OffsetCommitRequestPartition(
             partition_index=0, committed_offset=offset, committed_metadata=""

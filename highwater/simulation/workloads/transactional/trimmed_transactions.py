@@ -28,7 +28,7 @@ class TrimmedTransactions(Part):
     needs = ("trimmed", "transactions")
 
     deleted: dict[TopicPartition, int] = field(default_factory=lambda: defaultdict(int))
-    """Records below may be gone."""
+    """Partition -> the offset below which records may be gone."""
 
     @classmethod
     def of(cls, shared: Shared) -> Self:
@@ -38,7 +38,7 @@ class TrimmedTransactions(Part):
         return {"txn-deleter": self.delete}
 
     async def delete(self, client: SimClient) -> None:
-        """Deletes until cancelled."""
+        """Deletes records now and then until cancelled."""
         random = client.random
         while True:
             await trio.sleep(random.expovariate(0.2))
