@@ -150,8 +150,11 @@ def _with_ids(ctx: Context, group: Any, topics: list[Any]) -> Iterator[Any]:
 def _fetch(ctx: Context, group: Any, stable: bool, timed_out: bool) -> Found:
     """Raises ApiError; a request for all topics does not hear of those that it may not describe."""
 
+    def unknown(topic: str) -> bool:
+        return ctx.version >= FIRST_WITH_IDS and is_unknown(topic)
+
     def shown(topic: str) -> bool:
-        return is_unknown(topic) or ctx.allows(Operation.DESCRIBE, ResourceType.TOPIC, topic)
+        return unknown(topic) or ctx.allows(Operation.DESCRIBE, ResourceType.TOPIC, topic)
 
     if not ctx.allows(Operation.DESCRIBE, ResourceType.GROUP, group.group_id):
         raise ApiError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
@@ -161,11 +164,11 @@ def _fetch(ctx: Context, group: Any, stable: bool, timed_out: bool) -> Found:
     if asked is None:
         return {tp: what for tp, what in found.items() if shown(tp.topic)}
     refused = (tp for tp in asked if not shown(tp.topic))
-    unknown = (tp for tp in asked if is_unknown(tp.topic))
+    nameless = (tp for tp in asked if unknown(tp.topic))
     return {
         **found,
         **dict.fromkeys(refused, ErrorCode.TOPIC_AUTHORIZATION_FAILED),
-        **dict.fromkeys(unknown, ErrorCode.UNKNOWN_TOPIC_ID),
+        **dict.fromkeys(nameless, ErrorCode.UNKNOWN_TOPIC_ID),
     }
 
 

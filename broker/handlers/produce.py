@@ -97,14 +97,14 @@ def handle(ctx: Context, body: memoryview) -> Reply | Awaitable[Reply]:
         return _answer(ctx, results, request.topic_ids)
     hosted = ctx.services.replicas.partitions
     places = [Place(tp, records, hosted.get(tp)) for tp, records in request.partitions]
-    if request.topic_ids:
-        _compare_ids(places, request.topic_ids)
     if request.transactional_id is None and any(map(_transactional, places)):
         error = int(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
         results = [PartitionResult(p.tp, error) for p in places]
         return _reply(request, _answer(ctx, results, request.topic_ids))
     if ctx.services.authorizer is not None:
         _authorize(ctx, request, places)
+    if request.topic_ids:
+        _compare_ids(places, request.topic_ids)
     if ctx.version < FIRST_WITH_BATCHES:
         return _of_old_format(ctx, request, places)
     wall_ms, examining = ctx.services.world.clock.wall_ms(), False
@@ -117,10 +117,11 @@ def handle(ctx: Context, body: memoryview) -> Reply | Awaitable[Reply]:
 
 
 def _compare_ids(places: Sequence[Place], topic_ids: Mapping[str, bytes]) -> None:
-    """Takes their partition from places whose log belongs to another topic of the name."""
+    """Takes their partition from places whose id is unknown, or whose log has another id."""
     for place in places:
+        named = topic_ids[place.tp.topic]
         known = place.log.topic_id if place.log is not None else None
-        if known is not None and known != topic_ids[place.tp.topic]:
+        if is_unknown(place.tp.topic) or known not in (None, named):
             place.partition, place.error = None, ApiError(ErrorCode.UNKNOWN_TOPIC_ID)
 
 
@@ -285,8 +286,6 @@ def append(
     replicas: ReplicaManager, place: Place, acks: int
 ) -> tuple[PartitionResult, Wait | None]:
     """Appends one partition's batch, which was examined."""
-    if is_unknown(place.tp.topic):
-        return PartitionResult(place.tp, int(ErrorCode.UNKNOWN_TOPIC_ID)), None
     tp, records, stats = place.tp, place.records or _NOTHING, replicas.topic_stats
     hosted = False
     try:

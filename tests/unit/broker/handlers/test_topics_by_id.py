@@ -27,7 +27,7 @@ from highwater.broker.replica.partition_states import LeaderAndIsrUpdate
 from highwater.broker.request.response import FileSlice, Response
 from highwater.kafka.errors import ErrorCode
 from highwater.kafka.security.acls import Acls, Entry, Operation, Permission, Resource, ResourceType
-from highwater.kafka.topic_ids import made_of
+from highwater.kafka.topic_ids import made_of, unknown_name
 from highwater.kafka.types import BrokerId, ControllerEpoch, LeaderEpoch, TopicPartition, ZkVersion
 from highwater.kafka.wire.codec import decode_response, encode_request
 from highwater.kafka.wire.messages import (
@@ -316,6 +316,20 @@ async def test_records_go_to_the_topic_of_the_id(b: Any) -> None:
     assert b.services.logs.get(TP).log_end_offset == 1
 
 
+@in_broker()
+async def test_a_name_that_looks_like_an_unknown_id_is_a_name(b: Any) -> None:
+    topic = ProduceRequest.TopicProduceData
+    data = topic(
+        name=unknown_name(NEVER.bytes),
+        partition_data=[topic.PartitionProduceData(index=0, records=records())],
+    )
+    request = ProduceRequest(transactional_id=None, acks=1, timeout_ms=1000, topic_data=[data])
+    body = memoryview(bytearray(encode_request(request, 12)))
+    found = decoded(0, 12, produce.handle(b.context(produce, 12), body))
+    (partition,) = found.responses[0].partition_responses
+    assert ErrorCode(partition.error_code) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
 class Reader:
     """A consumer that names topics by their ids, within a session."""
 
@@ -501,6 +515,10 @@ async def test_offsets_are_committed_and_fetched_by_ids(node: Node) -> None:
 
     assert await fetched(by_id) == sorted([(FIRST, "NONE", 5), (NEVER, "UNKNOWN_TOPIC_ID", -1)])
     assert await fetched(None) == [(FIRST, "NONE", 5)]
+    named = group.OffsetFetchRequestTopics(name=unknown_name(NEVER.bytes), partition_indexes=[0])
+    request = OffsetFetchRequest(groups=[group(group_id="g", topics=[named])])
+    (answered,) = (await b.ask(offset_fetch, 9, request)).groups[0].topics
+    assert [(p.error_code, p.committed_offset) for p in answered.partitions] == [(0, -1)]
     await b.update_metadata({"t": {0: -2}}, ids={})
     assert await fetched(None) == [], "a topic without an id cannot be named"
     await b.update_metadata({"t": {0: 1}}, ids={"t": FIRST})
