@@ -12,6 +12,9 @@ cost would be the sender's choice, and one request could hold up a broker for mi
 
 So the lines of the function are looked at as they are written, and the checks put between them.
 Text that is not UTF-8 is read with replacement characters, as Java reads it.
+
+kafka-python reads the end of a structure within a tagged field in an assertion, so that `python -O`
+would not read it, and would take the next byte for something else.  `_no_tags` reads it always.
 """
 
 from __future__ import annotations
@@ -20,6 +23,8 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from kafka.protocol.schemas.fields.codecs.tagged_fields import TaggedFields
+from kafka.protocol.schemas.fields.codecs.types import UnsignedVarInt32
 from kafka.protocol.schemas.fields.codegen import CodegenContext
 
 _ARRAY = re.compile(r"for \w+ in range\((?P<count>\w+)\):")
@@ -55,6 +60,15 @@ class _BoundedLines(CodegenContext):
     def _spend(self, indent: str, number: str) -> None:
         super().emit(indent, f"_left -= {number}")
         super().emit(indent, f"if _left < 0: _too_much({self._elements})")
+
+
+def _no_tags(data: Any) -> None:
+    count = UnsignedVarInt32.decode(data)
+    if count:
+        raise ValueError(f"{count} tagged fields in a structure that has none")
+
+
+TaggedFields.decode_empty = _no_tags
 
 
 def _too_much(elements: int) -> None:
