@@ -19,6 +19,8 @@ from highwater.broker.handlers import (
     alter_replica_log_dirs,
     alter_user_scram_credentials,
     api_versions,
+    consumer_group_describe,
+    consumer_group_heartbeat,
     controlled_shutdown,
     create_acls,
     create_delegation_token,
@@ -85,7 +87,8 @@ HANDLERS: tuple[ModuleType, ...] = (
     list_partition_reassignments, describe_log_dirs, alter_replica_log_dirs, describe_producers,
     # groups
     find_coordinator, join_group, sync_group, heartbeat, leave_group, offset_commit, offset_fetch,
-    offset_delete, describe_groups, list_groups, delete_groups,
+    offset_delete, describe_groups, list_groups, delete_groups, consumer_group_heartbeat,
+    consumer_group_describe,
     # transactions
     add_partitions_to_txn, add_offsets_to_txn, end_txn, txn_offset_commit, write_txn_markers,
     describe_transactions, list_transactions,

@@ -10,7 +10,9 @@ and is the same on every listener.  No features of Kafka's are offered.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
+from types import ModuleType
 from typing import Any
 
 from highwater.broker.context import OPEN, Api, Context, Reply
@@ -38,14 +40,17 @@ def handle(ctx: Context, request: Any) -> Reply:
 def _encoded(version: int, features: Levels) -> bytes:
     from highwater.broker.handlers import HANDLERS  # which lists this module, too
 
-    keys = [_version_of(module.API, features) for module in HANDLERS]
-    answer = ApiVersionsResponse(error_code=0, api_keys=sorted(keys, key=lambda k: k.api_key))
-    return bytes(answer.encode(version=version))
+    ranges = {api.key: offered(api.key, api.versions, features) for api in _apis(HANDLERS)}
+    keys = [
+        ApiVersionsResponse.ApiVersion(api_key=key, min_version=found[0], max_version=found[1])
+        for key, found in sorted(ranges.items())
+        if found is not None
+    ]
+    return bytes(ApiVersionsResponse(error_code=0, api_keys=keys).encode(version=version))
 
 
-def _version_of(api: Api, features: Levels) -> Any:
-    low, high = offered(api.key, api.versions, features)
-    return ApiVersionsResponse.ApiVersion(api_key=api.key, min_version=low, max_version=high)
+def _apis(handlers: Iterable[ModuleType]) -> Iterator[Api]:
+    return (module.API for module in handlers)
 
 
 def error_response(ctx: Context, request: Any, code: ErrorCode) -> Response:

@@ -1,7 +1,8 @@
 """DescribeGroups, API 15, v0-5: members and state of groups.
 
-A group that does not exist is Dead.  Subscriptions and assignments are shown in Stable alone: at
-other times they are not those in force.
+A group that does not exist is Dead, and so is one of the consumer protocol, which
+ConsumerGroupDescribe shows.  Subscriptions and assignments are shown in Stable alone: at other
+times they are not those in force.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ def handle(ctx: Context, request: Any) -> Reply:
 
 
 def _described(group_id: str, group: Group | None) -> Any:
-    if group is None:
+    if group is None or group.consumer is not None:
         return _failed(group_id, ErrorCode.NONE, State.DEAD.value)
     stable = group.state is State.STABLE
     members = [

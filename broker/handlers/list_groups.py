@@ -1,6 +1,6 @@
 """ListGroups, API 16, v0-5: the groups that this broker coordinates.
 
-v4 filters by state, v5 by type; there is one type, classic.  COORDINATOR_LOAD_IN_PROGRESS may
+v4 filters by state, v5 by type: classic or consumer.  COORDINATOR_LOAD_IN_PROGRESS may
 accompany the groups that are loaded.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from highwater.broker.context import Access, Api, Context, Reply
+from highwater.broker.coordinator.group.group import CONSUMER, Group
 from highwater.broker.request.response import Response
 from highwater.kafka.errors import ErrorCode
 from highwater.kafka.security.acls import Operation, ResourceType
@@ -21,7 +22,7 @@ API = Api(
     access=Access(inside="groups that it may not describe are hidden"),
 )
 
-CLASSIC = "classic"
+CLASSIC, OF_CONSUMERS = "classic", "consumer"
 
 
 def handle(ctx: Context, request: Any) -> Reply:
@@ -34,16 +35,24 @@ def handle(ctx: Context, request: Any) -> Reply:
     listed = [
         ListGroupsResponse.ListedGroup(
             group_id=group.group_id,
-            protocol_type=group.protocol_type or "",
-            group_state=group.state.value,
-            group_type=CLASSIC,
+            protocol_type=_protocol_type(group),
+            group_state=group.shown_state,
+            group_type=_type(group),
         )
         for group in groups
-        if (not states or group.state.value.lower() in states)
-        and (not types or CLASSIC.lower() in types)
+        if (not states or group.shown_state.lower() in states)
+        and (not types or _type(group) in types)
     ]
     answer = ListGroupsResponse(error_code=int(code), groups=listed)
     return Response(answer, error_names=(code.name,) if code else ())
+
+
+def _type(group: Group) -> str:
+    return CLASSIC if group.consumer is None else OF_CONSUMERS
+
+
+def _protocol_type(group: Group) -> str:
+    return (group.protocol_type or "") if group.consumer is None else CONSUMER
 
 
 def error_response(ctx: Context, request: Any, code: ErrorCode) -> Response:

@@ -1,7 +1,8 @@
 """OffsetCommit, API 8, v0-10: a member stores how far it has come.
 
 The answer is given when the commit itself is committed.  v2-4 can set how long it is kept; v6 has
-the leader epoch of the last record, v7 static members, v10 topic ids in place of names.
+the leader epoch of the last record, v7 static members, v10 topic ids in place of names.  A member
+of the consumer protocol names its epoch (v9) where another names its generation.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from highwater.kafka.security.acls import Operation, ResourceType
 from highwater.kafka.topic_ids import NO_ID
 from highwater.kafka.wire.messages import OffsetCommitResponse
 
+FIRST_WITH_EPOCHS = 9
 FIRST_WITH_IDS = 10
 
 
@@ -68,6 +70,7 @@ def handle(ctx: Context, request: Any) -> Reply:
         else request.generation_id_or_member_epoch,
         offsets,
         ticket,
+        knows_epochs=ctx.version >= FIRST_WITH_EPOCHS,
     )
     return Delayed(ticket)
 

@@ -1,7 +1,8 @@
 """OffsetFetch, API 9, v0-10: the committed offsets of a group.
 
 v0 and v1 have the error at each partition, v2 at the top (and null for all partitions).  v7 can ask
-for stable offsets, v8 for several groups, each with its error.  v10 names topics by their ids, and
+for stable offsets, v8 for several groups, each with its error.  v9 names the member of the consumer
+protocol that asks, which must have the epoch that it names.  v10 names topics by their ids, and
 leaves out those of a group that have none.  v0 meant offsets in ZooKeeper; here
 it means the same as v1.
 
@@ -43,6 +44,7 @@ API = Api(
 
 FIRST_WITH_TOP_ERROR = 2
 FIRST_WITH_GROUPS = 8
+FIRST_WITH_MEMBER = 9
 FIRST_WITH_IDS = 10
 _Topic = OffsetFetchResponse.OffsetFetchResponseTopic
 _Partition = _Topic.OffsetFetchResponsePartition
@@ -160,7 +162,12 @@ def _fetch(ctx: Context, group: Any, stable: bool, timed_out: bool) -> Found:
         raise ApiError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
     asked = _asked(group.topics)
     mine = None if asked is None else [tp for tp in asked if shown(tp.topic)]
-    found = ctx.services.groups.fetch(group.group_id, mine, stable, timed_out=timed_out)
+    member = (None, -1)
+    if ctx.version >= FIRST_WITH_MEMBER:
+        member = group.member_id, -1 if group.member_epoch is None else group.member_epoch
+    found = ctx.services.groups.fetch(
+        group.group_id, mine, stable, timed_out=timed_out, member=member
+    )
     if asked is None:
         return {tp: what for tp, what in found.items() if shown(tp.topic)}
     refused = (tp for tp in asked if not shown(tp.topic))

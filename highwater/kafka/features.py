@@ -17,7 +17,9 @@ from typing import Final
 from highwater.kafka.types import BrokerInfo
 
 TOPIC_IDS: Final = "highwater.topic.ids"
-SUPPORTED: Final = {TOPIC_IDS: 1}
+GROUP_VERSION: Final = "group.version"
+"""Kafka's feature: the consumer group protocol of KIP-848, whose members name topics by ids."""
+SUPPORTED: Final = {GROUP_VERSION: 1, TOPIC_IDS: 1}
 """The features that this program supports, with their levels."""
 
 Levels = tuple[tuple[str, int], ...]
@@ -28,13 +30,17 @@ NEEDED: Final[dict[int, tuple[tuple[int, str], ...]]] = {
     1: ((13, TOPIC_IDS),),
     8: ((10, TOPIC_IDS),),
     9: ((10, TOPIC_IDS),),
+    68: ((0, GROUP_VERSION),),
+    69: ((0, GROUP_VERSION),),
 }
 """API key -> (version, the feature that it and later versions need)."""
 
 
 def announced(topic_ids: bool) -> dict[str, int]:
-    """The features that a broker announces with this value of highwater.topic.ids."""
-    return {name: most for name, most in SUPPORTED.items() if topic_ids or name != TOPIC_IDS}
+    """The features that a broker announces with this value of highwater.topic.ids.  Without them
+    there is no consumer group protocol: its members name topics by ids.
+    """
+    return dict(SUPPORTED) if topic_ids else {}
 
 
 def in_use(registered: Iterable[BrokerInfo]) -> Levels:
@@ -46,11 +52,11 @@ def in_use(registered: Iterable[BrokerInfo]) -> Levels:
     return tuple((name, level) for name, level in sorted(least.items()) if level)
 
 
-def offered(key: int, versions: tuple[int, int], levels: Levels) -> tuple[int, int]:
-    """The versions of an API that are offered while these features are in use."""
+def offered(key: int, versions: tuple[int, int], levels: Levels) -> tuple[int, int] | None:
+    """The versions of an API that are offered while these features are in use; None if none is."""
     low, high = versions
     used = dict(levels)
     for first, feature in NEEDED.get(key, ()):
         if feature not in used:
             high = min(high, first - 1)
-    return low, high
+    return (low, high) if low <= high else None

@@ -19,6 +19,8 @@ import trio
 
 from highwater.base.event_loop import monotonic_ms
 from highwater.broker.coordinator.group import offsets
+from highwater.broker.coordinator.group.consumer.consumer_steps import MEMBER_SESSION, REVOCATION
+from highwater.broker.coordinator.group.consumer_groups import ConsumerGroups
 from highwater.broker.coordinator.group.group import (
     REBALANCE,
     SESSION,
@@ -42,7 +44,7 @@ from highwater.broker.coordinator.group.shard import (
     PendingMarker,
 )
 from highwater.broker.coordinator.pending import Waiting
-from highwater.broker.coordinator.runtime import ALL, Coordinator
+from highwater.broker.coordinator.runtime import ALL
 from highwater.broker.coordinator.shard import PendingWrite
 from highwater.broker.log.parts import Origin
 from highwater.kafka.errors import ApiError, ErrorCode
@@ -58,7 +60,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-class GroupCoordinator(Coordinator[GroupShard, GroupLogRecord]):
+class GroupCoordinator(ConsumerGroups):
     topic = GROUP_METADATA_TOPIC
     coordinates = "groups"
 
@@ -79,12 +81,16 @@ class GroupCoordinator(Coordinator[GroupShard, GroupLogRecord]):
     def took_over(self, shard: GroupShard) -> None:
         for group in list(shard.groups.values()):
             shard.drop_if_unused(group)
-            if group.group_id in shard.groups:
+            if group.consumer is not None:
+                self.consumers_loaded(shard, group)
+            elif group.group_id in shard.groups:
                 self._apply(shard, group, self._steps(group).loaded())
 
     def gave_up(self, shard: GroupShard) -> None:
         for group in shard.groups.values():
             self._apply(shard, group, self._steps(group).unloaded())
+            if group.consumer is not None:
+                group.consumer.dead = True
         for timer in shard.timers.values():
             timer.cancel()
 
@@ -112,6 +118,12 @@ class GroupCoordinator(Coordinator[GroupShard, GroupLogRecord]):
             if request.member_id:
                 raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID)
             group = shard.group(group_id)
+        if group.consumer is not None:
+            if not group.is_empty:
+                raise ApiError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+            self._apply(shard, group, self.end_of_consumers(group))
+            if group.consumer is not None:
+                raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         before = group.state
         outcome = self._steps(group).join(request, ticket, self._wall_ms())
         self._apply(shard, group, outcome)
@@ -177,13 +189,18 @@ class GroupCoordinator(Coordinator[GroupShard, GroupLogRecord]):
         generation: int,
         committed: Mapping[TopicPartition, CommittedOffset],
         ticket: Waiting,
+        *,
+        knows_epochs: bool = True,
     ) -> None:
+        """`knows_epochs`: whether the request's version is one for members with epochs."""
         shard = self.shard_of(group_id)
         group = shard.groups.get(group_id)
         if group is None:
             if generation >= 0:
                 raise ApiError(ErrorCode.ILLEGAL_GENERATION)
             group = shard.group(group_id)
+        if not knows_epochs and group.consumer is not None and member_id in group.consumer.members:
+            raise ApiError(ErrorCode.UNSUPPORTED_VERSION)
         code, outcome = offsets.commit(group, member_id, instance_id, generation, committed, ticket)
         self._apply(shard, group, outcome)
         if code is not ErrorCode.NONE:
@@ -234,9 +251,20 @@ class GroupCoordinator(Coordinator[GroupShard, GroupLogRecord]):
         require_stable: bool,
         *,
         timed_out: bool = False,
+        member: tuple[str | None, int] = (None, -1),
     ) -> dict[TopicPartition, CommittedOffset | ErrorCode | None]:
+        """`member` is (id, epoch), which are checked in a group of the consumer protocol."""
+        self._check_epoch(group_id, member)
         group = self.shard_of(group_id).groups.get(group_id)
         return offsets.fetch(group, tps, require_stable, timed_out=timed_out)
+
+    def _check_epoch(self, group_id: str, member: tuple[str | None, int]) -> None:
+        """Raises ApiError for a member of the consumer protocol that is not where it says."""
+        group = self.shard_of(group_id).groups.get(group_id)
+        if group is not None and group.consumer is not None and member != (None, -1):
+            code = offsets.by_epoch(group.consumer, member[0] or "", member[1], anybody=False)
+            if code is not ErrorCode.NONE:
+                raise ApiError(code)
 
     def commits_on_their_way(
         self, group_id: str, tps: Sequence[TopicPartition] | None
@@ -328,7 +356,10 @@ class GroupCoordinator(Coordinator[GroupShard, GroupLogRecord]):
         self, shard: GroupShard, group: Group, write: Write, verification: Verification | None
     ) -> None:
         if not write.records:
-            self._apply(shard, group, write.then(ErrorCode.NONE))
+            if group.consumer is not None and group.pending_writes:
+                self._after_others(shard, group, write)
+            else:
+                self._apply(shard, group, write.then(ErrorCode.NONE))
             return
         try:
             end_offset = self._append_records(shard, write, verification)
@@ -347,6 +378,12 @@ class GroupCoordinator(Coordinator[GroupShard, GroupLogRecord]):
         if write.producer is not None:
             shard.hold(write.producer[0], zip(write.records, count(first)))
         pending = PendingWrite(group, write, end_offset)
+        self._wait_for_hw(shard, pending, self.config.offsets_commit_timeout_ms)
+
+    def _after_others(self, shard: GroupShard, group: Group, write: Write) -> None:
+        """Settles a write without records after those that were appended before."""
+        group.pending_writes += 1
+        pending = PendingWrite(group, write, shard.pending[-1].end_offset)
         self._wait_for_hw(shard, pending, self.config.offsets_commit_timeout_ms)
 
     def _append_records(
@@ -395,7 +432,10 @@ class GroupCoordinator(Coordinator[GroupShard, GroupLogRecord]):
             return
         steps, now, before = self._steps(group), self._wall_ms(), group.state
         try:
-            if kind == SESSION:
+            if kind in (MEMBER_SESSION, REVOCATION):
+                self.consumer_due(shard, group, kind, member_id)
+                outcome = Outcome()
+            elif kind == SESSION:
                 log.info("group %s: member %s was not heard of", group.group_id, member_id)
                 outcome = steps.session_expired(member_id, now)
             elif kind == REBALANCE:

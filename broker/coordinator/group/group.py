@@ -15,6 +15,9 @@ rebalance; the answer to a member's next request shows it.
 A step returns an `Outcome` (answers to give, records to write, timers to set) and does nothing
 else.
 
+A group of the consumer protocol (KIP-848) has its members in `consumer`, and is Empty here; its
+offsets are kept as any group's.  Its records are applied when they are appended, see there.
+
 Source: kafka.coordinator.group.GroupMetadata, MemberMetadata.
 """
 
@@ -24,6 +27,11 @@ from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field
 from enum import Enum
 
+from highwater.broker.coordinator.group.consumer.consumer_group import ConsumerGroup
+from highwater.broker.coordinator.group.consumer.records import (
+    CONSUMER_RECORDS,
+    ConsumerRecord,
+)
 from highwater.broker.coordinator.group.records import (
     NO_TIMESTAMP,
     CommittedOffset,
@@ -130,6 +138,8 @@ class Group:
         self.leader: str | None = None
         self.members: dict[str, Member] = {}
         self.static_members: dict[str, str] = {}
+        self.consumer: ConsumerGroup | None = None
+        """The members, where the group has the consumer protocol."""
         self.offsets: dict[TopicPartition, CommittedOffset] = {}
         self.offsets_at: dict[TopicPartition, int] = {}
         """The offset in the log of each partition's record."""
@@ -154,6 +164,17 @@ class Group:
         for at, record in enumerate(records, first):
             if isinstance(record, GroupRecord):
                 self.written_at = at
+            elif isinstance(record, CONSUMER_RECORDS):
+                self.apply(record)
+
+    def apply(self, record: ConsumerRecord) -> None:
+        """Applies a record of the consumer protocol."""
+        if self.consumer is None:
+            if record.value is None:
+                return
+            self.consumer = ConsumerGroup(self.group_id)
+        if not self.consumer.apply(record):
+            self.consumer = None
 
     def replay(self, record: GroupLogRecord, at: int = -1) -> None:
         """Applies a record that is committed; `at` is its offset in the log."""
@@ -164,6 +185,8 @@ class Group:
             elif at >= self.offsets_at.get(record.tp, -1):
                 self.offsets[record.tp] = record.value
                 self.offsets_at[record.tp] = at
+        elif isinstance(record, CONSUMER_RECORDS):
+            self.apply(record)
         elif isinstance(record, GroupRecord):
             if record.value is None:
                 self._forget()
@@ -240,7 +263,8 @@ class Group:
     def is_unused(self) -> bool:
         """Whether nothing is stored, and no member or write is here or on its way."""
         return (
-            self.state in (State.EMPTY, State.DEAD)
+            self.consumer is None
+            and self.state in (State.EMPTY, State.DEAD)
             and self.generation == 0
             and not (self.offsets or self.pending_members)
             and not (self.pending_writes or self.open_offsets)
@@ -256,6 +280,15 @@ class Group:
         self.static_members[member.instance_id] = new_id
 
     # ---------------------------------------------------------------- look-ups
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the group has no members of either protocol."""
+        return self.state is State.EMPTY and (self.consumer is None or not self.consumer.members)
+
+    @property
+    def shown_state(self) -> str:
+        return (self.state if self.consumer is None else self.consumer.state).value
 
     def has_static(self, instance_id: str | None) -> bool:
         return instance_id is not None and instance_id in self.static_members
@@ -306,7 +339,9 @@ class Group:
         return any(name in candidates for name, _ in protocols)
 
     def subscribed(self) -> frozenset[str] | None:
-        """The topics that a consumer group reads; None if that cannot be known."""
+        """The topics that a group of consumers reads; None if that cannot be known."""
+        if self.consumer is not None:
+            return frozenset(self.consumer.subscribed_topics())
         if self.protocol_type != CONSUMER:
             return None
         topics: dict[str, None] = {}

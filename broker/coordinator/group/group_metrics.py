@@ -18,7 +18,7 @@ def register_group_metrics(metrics: Registry, coordinator: GroupCoordinator) -> 
         return [g for shard in coordinator.shards.values() for g in shard.groups.values()]
 
     def in_state(state: State) -> Callable[[], float]:
-        return lambda: sum(group.state is state for group in groups())
+        return lambda: sum(group.consumer is None and group.state is state for group in groups())
 
     metrics.gauge(_PREFIX + "numgroups", lambda: len(groups()))
     metrics.gauge(_PREFIX + "numoffsets", lambda: sum(len(group.offsets) for group in groups()))

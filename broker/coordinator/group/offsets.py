@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from highwater.broker.coordinator.group.consumer.consumer_group import ConsumerGroup
 from highwater.broker.coordinator.group.group import (
     CONSUMER,
     SESSION,
@@ -117,6 +118,11 @@ def _may_commit(
 ) -> ErrorCode:
     if group.state is State.DEAD:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    if group.consumer is not None:
+        no_member = in_transaction and generation == -1 and not member_id and instance_id is None
+        error = ErrorCode.NONE if no_member else by_epoch(group.consumer, member_id, generation)
+        stale = error is ErrorCode.STALE_MEMBER_EPOCH
+        return ErrorCode.ILLEGAL_GENERATION if stale and in_transaction else error
     if group.is_fenced(member_id, instance_id):
         return ErrorCode.FENCED_INSTANCE_ID
     if generation < 0 and group.state is State.EMPTY:
@@ -130,6 +136,21 @@ def _may_commit(
     if group.state is State.COMPLETING_REBALANCE and not in_transaction:
         return ErrorCode.REBALANCE_IN_PROGRESS
     return ErrorCode.NONE
+
+
+def by_epoch(
+    group: ConsumerGroup, member_id: str, epoch: int, *, anybody: bool = True
+) -> ErrorCode:
+    """Whether a member of the consumer protocol has this epoch.
+
+    Without members, a group takes commits of clients that name no epoch (`anybody`).
+    """
+    if anybody and epoch < 0 and not group.members:
+        return ErrorCode.NONE
+    member = group.members.get(member_id)
+    if member is None:
+        return ErrorCode.UNKNOWN_MEMBER_ID
+    return ErrorCode.NONE if member.current.epoch == epoch else ErrorCode.STALE_MEMBER_EPOCH
 
 
 def fetch(
@@ -173,8 +194,8 @@ def delete(
     errors = dict.fromkeys(tps, ErrorCode.NONE)
     if group.state is State.DEAD:
         return ErrorCode.GROUP_ID_NOT_FOUND, {}, out
-    if group.state is not State.EMPTY:
-        if group.protocol_type != CONSUMER:
+    if not group.is_empty:
+        if group.consumer is None and group.protocol_type != CONSUMER:
             return ErrorCode.NON_EMPTY_GROUP, {}, out
         topics = group.subscribed()
         for tp in errors:
@@ -185,7 +206,10 @@ def delete(
     def then(error: ErrorCode) -> Outcome:
         return Outcome(answers=[(ticket, _COMMIT_ERRORS.get(error, error))])
 
-    out.writes.append(Write(tombstones(group, gone), then))
+    records = tombstones(group, gone)
+    if group.consumer is not None:  # which only expiry deletes
+        records = records[: len(gone)]
+    out.writes.append(Write(records, then))
     return ErrorCode.NONE, errors, out
 
 
@@ -194,11 +218,13 @@ def delete_group(group: Group, ticket: Ticket) -> tuple[ErrorCode, Outcome]:
     out = Outcome()
     if group.state is State.DEAD:
         return ErrorCode.GROUP_ID_NOT_FOUND, out
-    if group.state is not State.EMPTY:
+    if not group.is_empty:
         return ErrorCode.NON_EMPTY_GROUP, out
     records: list[GroupLogRecord] = [OffsetRecord(group.group_id, tp, None) for tp in group.offsets]
     if group.generation > 0:
         records.append(GroupRecord(group.group_id, None))
+    if group.consumer is not None:
+        records += group.consumer.tombstones()
     group.state = State.DEAD
 
     def then(error: ErrorCode) -> Outcome:
@@ -214,12 +240,15 @@ def tombstones(group: Group, gone: list[TopicPartition]) -> tuple[GroupLogRecord
     """The records that delete these offsets and, with its last offset, an empty group."""
     records: list[GroupLogRecord] = [OffsetRecord(group.group_id, tp, None) for tp in gone]
     if (
-        group.state is State.EMPTY
-        and group.generation > 0
+        group.is_empty
+        and (group.generation > 0 or group.consumer is not None)
         and not (group.pending_members or group.pending_writes)
         and len(gone) == len(group.offsets)
     ):
-        records.append(GroupRecord(group.group_id, None))
+        if group.consumer is None or group.generation > 0:
+            records.append(GroupRecord(group.group_id, None))
+        if group.consumer is not None:
+            records += group.consumer.tombstones()
     return tuple(records)
 
 
@@ -238,7 +267,9 @@ def expire(group: Group, now_ms: int, retention_ms: int) -> Outcome:
 def _expired(group: Group, now_ms: int, retention_ms: int) -> list[TopicPartition]:
     kept: frozenset[str] = frozenset()
     since_empty = NO_TIMESTAMP
-    if group.protocol_type is not None:
+    if group.consumer is not None:
+        kept = group.subscribed() or kept
+    elif group.protocol_type is not None:
         if group.state is State.EMPTY:
             since_empty = group.state_ms
         else:

@@ -6,8 +6,9 @@
 
 A null value (a tombstone) deletes what the key names.  Older versions of values can be read.
 Values are written in the newest version that inter.broker.protocol.version 2.6 knows; only a commit
-with its own expiry (OffsetCommit v2-4) is written as value v1, which has a field for it.  Keys of
-unknown versions (newer group types) are skipped.
+with its own expiry (OffsetCommit v2-4) is written as value v1, which has a field for it.  The
+records of the consumer protocol are in `consumer/records`.  Keys of unknown versions (newer group
+types) are skipped.
 
 Source: kafka.coordinator.group.GroupMetadataManager.
 """
@@ -18,6 +19,8 @@ from dataclasses import dataclass
 from struct import Struct
 from struct import error as StructError
 
+from highwater.broker.coordinator.group.consumer import records as consumer_records
+from highwater.broker.coordinator.group.consumer.records import CONSUMER_RECORDS, ConsumerRecord
 from highwater.kafka.types import TopicPartition
 
 NO_TIMESTAMP = -1
@@ -86,7 +89,7 @@ class OffsetRecord:
     value: CommittedOffset | None
 
 
-GroupLogRecord = GroupRecord | OffsetRecord
+GroupLogRecord = GroupRecord | OffsetRecord | ConsumerRecord
 
 
 class BadRecordError(ValueError):
@@ -109,6 +112,8 @@ def _bytes(data: bytes) -> bytes:
 
 def encode(record: GroupLogRecord) -> tuple[bytes, bytes | None]:
     """Key and value."""
+    if isinstance(record, CONSUMER_RECORDS):
+        return consumer_records.encode(record)
     if isinstance(record, GroupRecord):
         key = _VERSION.pack(_GROUP_KEY) + _string(record.group_id)
         return key, None if record.value is None else _encode_group(record.value)
@@ -218,7 +223,11 @@ def decode(key: bytes | None, value: bytes | None) -> GroupLogRecord | None:
         if version == _GROUP_KEY:
             group_id = reader.string()
             return GroupRecord(group_id, None if value is None else _decode_group(value))
-    except (StructError, UnicodeDecodeError) as e:
+        if version in consumer_records.KEYS:
+            return consumer_records.decode(version, key, value)
+    except BadRecordError:
+        raise
+    except (StructError, ValueError, IndexError) as e:
         raise BadRecordError(str(e)) from e
     return None
 

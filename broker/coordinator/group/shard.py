@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from highwater.broker.coordinator.group.consumer.records import CONSUMER_RECORDS
 from highwater.broker.coordinator.group.group import Group, Write
 from highwater.broker.coordinator.group.records import GroupLogRecord
 from highwater.broker.coordinator.shard import PendingWrite, Shard
@@ -78,7 +79,9 @@ class GroupShard(Shard[GroupLogRecord, GroupWrite | PendingMarker]):
         if done.write.producer is None:
             records = done.write.records
             for offset, record in enumerate(records, done.end_offset - len(records)):
-                self.replay(record, offset)
+                if not isinstance(record, CONSUMER_RECORDS):  # which were applied when appended
+                    self.replay(record, offset)
+        self.drop_if_unused(done.named)
 
     # ---------------------------------------------------------------- transactions
 

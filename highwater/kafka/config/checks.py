@@ -127,6 +127,7 @@ def check(config: Config) -> list[str]:
 
     _check_identity(config, require)
     _check_sizes(config, require)
+    _check_consumer_groups(config, require)
     try:
         parse_listeners(config)
     except ListenerError as error:
@@ -224,4 +225,39 @@ def _check_sizes(config: Config, require: Any) -> None:
         config.max_connections_per_ip,
         "lets nobody in, as max.connections.per.ip.overrides is empty",
         "raise it, or name addresses there",
+    )
+
+
+def _check_consumer_groups(config: Config, require: Any) -> None:
+    """The times of the consumer protocol (GroupCoordinatorConfig)."""
+    session, beat = (
+        config.group_consumer_session_timeout_ms, config.group_consumer_heartbeat_interval_ms,
+    )  # fmt: skip
+    bounds = (
+        ("session.timeout.ms", session, config.group_consumer_min_session_timeout_ms,
+         config.group_consumer_max_session_timeout_ms),
+        ("heartbeat.interval.ms", beat, config.group_consumer_min_heartbeat_interval_ms,
+         config.group_consumer_max_heartbeat_interval_ms),
+    )  # fmt: skip
+    for name, value, low, high in bounds:
+        require(
+            low <= value <= high,
+            f"group.consumer.{name}",
+            value,
+            f"not between group.consumer.min.{name}={low} and group.consumer.max.{name}={high}",
+            "change it, or the bounds",
+        )
+    require(
+        beat < session,
+        "group.consumer.heartbeat.interval.ms",
+        beat,
+        f"not less than group.consumer.session.timeout.ms={session}",
+        "lower it, or members are out before their next heartbeat",
+    )
+    require(
+        bool(config.group_consumer_assignors.strip(", ")),
+        "group.consumer.assignors",
+        config.group_consumer_assignors,
+        "names no assignor",
+        "name uniform or range, or leave it out",
     )

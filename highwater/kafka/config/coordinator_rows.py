@@ -4,7 +4,23 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from highwater.kafka.config.property_row import INT_MAX, Int, Long, Short, Update, prop
+from highwater.kafka.config.property_row import (
+    INT_MAX,
+    Int,
+    Kind,
+    Long,
+    Short,
+    Update,
+    prop,
+)
+
+ASSIGNORS = (
+    "org.apache.kafka.coordinator.group.assignor.UniformAssignor",
+    "org.apache.kafka.coordinator.group.assignor.RangeAssignor",
+    "uniform",
+    "range",
+)
+"""By the names of Kafka's classes, and by their own, as in Apache Kafka 4."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,6 +48,50 @@ class CoordinatorProperties:
         INT_MAX, at_least=1, read_by="highwater.broker.coordinator.group.coordinator",
         test="test_rebalance::test_a_group_has_room_for_so_many",
         doc="How many members a group may have.",
+    )  # fmt: skip
+    group_consumer_session_timeout_ms: Int = prop(
+        45000, at_least=1, read_by="highwater.broker.coordinator.group.consumer_groups",
+        test="test_consumer_groups::test_a_silent_members_session_ends",
+        doc="How many milliseconds a member of the consumer protocol may be silent.",
+    )  # fmt: skip
+    group_consumer_min_session_timeout_ms: Int = prop(
+        45000, at_least=1, read_by="highwater.kafka.config.checks",
+        test="test_config::test_times_of_consumer_groups_lie_within_their_bounds",
+        doc="The shortest session time-out of the consumer protocol, in milliseconds.",
+    )  # fmt: skip
+    group_consumer_max_session_timeout_ms: Int = prop(
+        60000, at_least=1, read_by="highwater.kafka.config.checks",
+        test="test_config::test_times_of_consumer_groups_lie_within_their_bounds",
+        doc="The longest session time-out of the consumer protocol, in milliseconds.",
+    )  # fmt: skip
+    group_consumer_heartbeat_interval_ms: Int = prop(
+        5000, at_least=1, read_by="highwater.broker.coordinator.group.consumer_groups",
+        test="test_consumer_groups::test_a_member_joins_and_is_assigned_all",
+        doc="How often members of the consumer protocol send heartbeats, in milliseconds.",
+    )  # fmt: skip
+    group_consumer_min_heartbeat_interval_ms: Int = prop(
+        5000, at_least=1, read_by="highwater.kafka.config.checks",
+        test="test_config::test_times_of_consumer_groups_lie_within_their_bounds",
+        doc="The shortest heartbeat interval of the consumer protocol, in milliseconds.",
+    )  # fmt: skip
+    group_consumer_max_heartbeat_interval_ms: Int = prop(
+        15000, at_least=1, read_by="highwater.kafka.config.checks",
+        test="test_config::test_times_of_consumer_groups_lie_within_their_bounds",
+        doc="The longest heartbeat interval of the consumer protocol, in milliseconds.",
+    )  # fmt: skip
+    group_consumer_max_size: Int = prop(
+        INT_MAX, at_least=1, read_by="highwater.broker.coordinator.group.consumer_groups",
+        test="test_consumer_groups::test_a_group_has_room_for_so_many",
+        doc="How many members a group of the consumer protocol may have.",
+    )  # fmt: skip
+    group_consumer_assignors: str = prop(
+        "org.apache.kafka.coordinator.group.assignor.UniformAssignor,"
+        "org.apache.kafka.coordinator.group.assignor.RangeAssignor",
+        kind=Kind.LIST, choices=ASSIGNORS,
+        differs={"range": "classes of a user's own cannot be loaded"},
+        read_by="highwater.broker.coordinator.group.consumer_groups",
+        test="test_consumer_groups::test_the_first_assignor_is_the_default",
+        doc="The assignors of the consumer protocol; the first one is the default.",
     )  # fmt: skip
     offset_metadata_max_bytes: Int = prop(
         4096, read_by="highwater.broker.handlers.offset_commit",

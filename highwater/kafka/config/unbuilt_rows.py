@@ -13,7 +13,6 @@ from collections.abc import Mapping, Sequence
 
 from highwater.kafka.config.log_rows import TIERED
 from highwater.kafka.config.property_row import (
-    INT_MAX,
     LONG_MAX,
     Kind,
     Property,
@@ -243,19 +242,7 @@ WITHOUT_EFFECT: Sequence[Property] = (
     *rows(
         State.WITHOUT_EFFECT,
         GROUPS,
-        (
-            "group.consumer.assignors",
-            Kind.LIST,
-            "org.apache.kafka.coordinator.group.assignor.UniformAssignor,org.apache.kafka.coordinator.group.assignor.RangeAssignor",
-        ),
-        ("group.consumer.heartbeat.interval.ms", Kind.INT, 5000),
-        ("group.consumer.max.heartbeat.interval.ms", Kind.INT, 15000),
-        ("group.consumer.max.session.timeout.ms", Kind.INT, 60000),
-        ("group.consumer.max.size", Kind.INT, INT_MAX),
         ("group.consumer.migration.policy", Kind.STRING, "disabled"),
-        ("group.consumer.min.heartbeat.interval.ms", Kind.INT, 5000),
-        ("group.consumer.min.session.timeout.ms", Kind.INT, 45000),
-        ("group.consumer.session.timeout.ms", Kind.INT, 45000),
         ("group.coordinator.append.linger.ms", Kind.INT, 10),
         ("group.coordinator.new.enable", Kind.BOOLEAN, False),
         ("group.coordinator.rebalance.protocols", Kind.LIST, "classic"),

@@ -220,9 +220,10 @@ class Asker:
         brokers: dict[int, str | None] | None = None,
         host: str = "h",
         ids: dict[str, UUID] | None = None,
+        features: tuple[str, ...] = (TOPIC_IDS,),
     ) -> Any:
         """Updates as the controller does: leaders by partition, racks by live broker, all on one
-        host; `ids` where topic ids are in use."""
+        host; `ids` where topic ids are in use, and perhaps other `features`."""
         live = {1: None, 2: None, 3: None} if brokers is None else brokers
         request = UpdateMetadataRequest(
             controller_id=1,
@@ -243,7 +244,9 @@ class Asker:
                 )
                 for topic, partitions in topics.items()
             ],
-            features_in_use=[] if ids is None else [FeatureInUse(name=TOPIC_IDS, level=1)],
+            features_in_use=[
+                FeatureInUse(name=name, level=1) for name in (() if ids is None else features)
+            ],
             live_brokers=[
                 UpdateMetadataBroker(
                     id=i,

@@ -88,7 +88,7 @@ def test_values_of_older_brokers() -> None:
 
 
 def test_newer_keys_are_passed_over_and_garbage_is_named() -> None:
-    assert decode(b"\0\3\0\1g", b"whatever") is None
+    assert decode(b"\0\x11\0\1g", b"whatever") is None
     with pytest.raises(BadRecordError):
         decode(b"\0\1\0\5g", None)
     with pytest.raises(BadRecordError):

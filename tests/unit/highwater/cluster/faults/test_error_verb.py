@@ -34,7 +34,7 @@ def checked(entry: dict[str, Any], *kinds: Kind) -> None:
         ({"error": "request_timed_out"}, "write REQUEST_TIMED_OUT"),
         ({"error": "NONE"}, "Kafka has no error 'NONE'"),
         ({"api": "setData"}, "api: Kafka has no API 'setData'"),
-        ({"api": "ConsumerGroupHeartbeat"}, "answers to 'ConsumerGroupHeartbeat' cannot be made"),
+        ({"api": "PushTelemetry"}, "answers to 'PushTelemetry' cannot be made"),
         ({"topic": "order"}, "topic: no topic 'order'; there are orders"),
         ({"partition": -1}, "partition: -1 is no whole number of 0 or more"),
         ({"client": "app-("}, "client: 'app-(' is no regular expression"),

@@ -131,6 +131,24 @@ def test_each_complaint_is_one_line_with_property_value_and_remedy(
     assert "\n" not in lines[0]
 
 
+def test_times_of_consumer_groups_lie_within_their_bounds() -> None:
+    group = "group.consumer."
+    for wrong, bounds in (
+        ("session.timeout.ms=44999", ""),
+        ("session.timeout.ms=60001", ""),
+        ("heartbeat.interval.ms=4999", ""),
+        ("heartbeat.interval.ms=15001", ""),
+        ("heartbeat.interval.ms=45000", "max.heartbeat.interval.ms=50000"),
+        ("assignors=,", ""),
+    ):
+        (line,) = complaints(f"{group}{wrong}\n{group}{bounds}" if bounds else group + wrong)
+        assert line.startswith(group + wrong.split("=")[0])
+    lower = ("min.session.timeout.ms=1", "session.timeout.ms=5001", "max.session.timeout.ms=5001")
+    higher = ("max.heartbeat.interval.ms=5000", "min.heartbeat.interval.ms=1")
+    config = config_of("\n".join(group + line for line in (*lower, *higher)))
+    assert config.group_consumer_session_timeout_ms == 5001
+
+
 def test_all_complaints_come_at_once() -> None:
     assert len(complaints("num.io.threads=0\nnum.network.threads=x\n")) == 2
 

@@ -1,0 +1,231 @@
+"""The shell around groups of the consumer protocol: a part of the group coordinator.
+
+A request that changes nothing is answered at once, but not before what earlier requests of its
+group have appended is committed: the answer tells of it.
+
+Source: GroupCoordinatorService, CoordinatorRuntime of Kafka.
+"""
+
+from __future__ import annotations
+
+import logging
+from abc import abstractmethod
+from collections.abc import Iterable
+from dataclasses import replace
+from functools import cached_property
+
+from highwater.base.event_loop import monotonic_ms
+from highwater.broker.coordinator.group.consumer import assignors
+from highwater.broker.coordinator.group.consumer.consumer_group import ConsumerGroup
+from highwater.broker.coordinator.group.consumer.consumer_group import State as ConsumerState
+from highwater.broker.coordinator.group.consumer.consumer_steps import (
+    MEMBER_SESSION,
+    Beat,
+    Heartbeat,
+    Limits,
+    Step,
+    Steps,
+    check,
+)
+from highwater.broker.coordinator.group.consumer.subscribed_topics import Topic
+from highwater.broker.coordinator.group.group import Group, Outcome, State, Write
+from highwater.broker.coordinator.group.records import GroupLogRecord, GroupRecord
+from highwater.broker.coordinator.group.shard import GroupShard
+from highwater.broker.coordinator.pending import Waiting
+from highwater.broker.coordinator.runtime import Coordinator
+from highwater.broker.metadata.metadata_cache import MetadataCache
+from highwater.kafka.errors import ApiError, ErrorCode
+from highwater.kafka.features import GROUP_VERSION
+from highwater.kafka.topic_ids import NO_ID
+
+log = logging.getLogger(__name__)
+
+_STORE_ERRORS = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+}
+"""The error for a member whose records could not be stored, by the error of the write."""
+
+
+class CachedTopics:
+    """The topics in this broker's metadata cache."""
+
+    def __init__(self, metadata: MetadataCache) -> None:
+        self._metadata = metadata
+        self._looked_at = -1
+        self._names: frozenset[str] = frozenset()
+        self._version = 0
+
+    @property
+    def version(self) -> int:
+        """Grows when a topic comes or goes."""
+        if self._looked_at != self._metadata.generation:
+            names = frozenset(self._metadata.topics())
+            self._version += names != self._names
+            self._names, self._looked_at = names, self._metadata.generation
+        return self._version
+
+    def names(self) -> Iterable[str]:
+        return self._metadata.topics()
+
+    def topic(self, name: str) -> Topic | None:
+        topic_id = self._metadata.topic_id(name)
+        if topic_id == NO_ID:
+            return None
+        return Topic(topic_id, len(self._metadata.partitions_of(name)))
+
+    def name_of(self, topic_id: bytes) -> str | None:
+        return self._metadata.topic_of(topic_id)
+
+    def racks(self, name: str) -> tuple[tuple[str, ...], ...]:
+        brokers = self._metadata.brokers()
+        racks = {number: info.rack for number, info in brokers.items() if info.rack}
+        return tuple(
+            tuple(sorted(racks[r] for r in partition.replicas if r in racks))
+            for _, partition in sorted(self._metadata.partitions_of(name).items())
+        )
+
+
+class ConsumerGroups(Coordinator[GroupShard, GroupLogRecord]):
+    """What the group coordinator does for groups of the consumer protocol."""
+
+    @cached_property
+    def topics(self) -> CachedTopics:
+        return CachedTopics(self.metadata)
+
+    @cached_property
+    def consumer_limits(self) -> Limits:
+        config = self.config
+        return Limits(
+            config.group_consumer_session_timeout_ms,
+            config.group_consumer_heartbeat_interval_ms,
+            config.group_consumer_max_size,
+            assignors.names(config.group_consumer_assignors),
+        )
+
+    @abstractmethod
+    def _named(self, group_id: str) -> GroupShard:
+        """The shard of a group, for requests that must name a group."""
+
+    @abstractmethod
+    def _apply(self, shard: GroupShard, group: Group, outcome: Outcome) -> None:
+        """Carries out an outcome."""
+
+    @property
+    def has_consumer_protocol(self) -> bool:
+        return GROUP_VERSION in dict(self.metadata.features)
+
+    def consumer_steps(self, group: ConsumerGroup) -> Steps:
+        return Steps(group, self.consumer_limits, self.topics)
+
+    def consumer_heartbeat(
+        self, group_id: str, version: int, request: Heartbeat, ticket: Waiting
+    ) -> None:
+        """Takes a member's heartbeat; raises ApiError."""
+        if not self.has_consumer_protocol:
+            raise ApiError(
+                ErrorCode.UNSUPPORTED_VERSION,
+                "a registered broker lacks the consumer protocol; use group.protocol=classic",
+            )
+        if not group_id:
+            raise ApiError(ErrorCode.INVALID_REQUEST, "GroupId can't be empty; set group.id")
+        check(request, version, self.consumer_limits.assignors)
+        shard = self._named(group_id)
+        group = shard.groups.get(group_id)
+        if group is None and request.epoch != 0:
+            raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no consumer group {group_id}")
+        if group is None:
+            group = shard.group(group_id)
+        try:
+            self._beat(shard, group, request, ticket)
+        finally:
+            shard.drop_if_unused(group)
+
+    def _beat(self, shard: GroupShard, group: Group, request: Heartbeat, ticket: Waiting) -> None:
+        before, first = group.consumer, self._of_classic(group, request)
+        consumer = before or ConsumerGroup(group.group_id)
+        steps = self.consumer_steps(consumer)
+        shown = consumer.state
+        now_ms = monotonic_ms()
+        step = steps.leave(request) if request.leaves else steps.heartbeat(request, now_ms)
+        self._take(shard, group, step, ticket, first)
+        if group.consumer is not None and before is None:
+            group.consumer.seen = consumer.seen
+        if group.consumer is not None:
+            self._log_consumers(shard, group.consumer, shown)
+
+    def _of_classic(self, group: Group, request: Heartbeat) -> tuple[GroupLogRecord, ...]:
+        """The records that end an empty group of the classic protocol; raises ApiError."""
+        if group.consumer is not None:
+            return ()
+        if group.state is State.DEAD:
+            raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        if request.epoch != 0 or not group.is_empty or group.pending_members:
+            raise ApiError(
+                ErrorCode.GROUP_ID_NOT_FOUND, f"{group.group_id} is not a consumer group"
+            )
+        return (GroupRecord(group.group_id, None),) if group.generation > 0 else ()
+
+    def _take(
+        self,
+        shard: GroupShard,
+        group: Group,
+        step: Step,
+        ticket: Waiting | None = None,
+        first: tuple[GroupLogRecord, ...] = (),
+    ) -> None:
+        """Carries out a step; `first` are records before its own."""
+        answer = step.answer
+
+        def then(error: ErrorCode) -> Outcome:
+            if ticket is None or answer is None:
+                return Outcome()
+            if error is ErrorCode.NONE:
+                return Outcome(answers=[(ticket, answer)])
+            return Outcome(answers=[(ticket, Beat(_STORE_ERRORS.get(error, error)))])
+
+        timers = dict(step.timers)
+        records = (*first, *step.records)
+        self._apply(shard, group, Outcome(writes=[Write(records, then)], timers=timers))
+
+    def consumer_due(self, shard: GroupShard, group: Group, kind: str, member_id: str) -> None:
+        """Ends a member's session, or its time to give up partitions."""
+        if group.consumer is None:
+            return
+        before = group.consumer.state
+        step = self.consumer_steps(group.consumer).timed_out(kind, member_id)
+        if step.records:
+            why = "was not heard of" if kind == MEMBER_SESSION else "kept partitions for too long"
+            log.info("group %s: member %s %s", group.group_id, member_id, why)
+            self._take(shard, group, step)
+            self._log_consumers(shard, group.consumer, before)
+
+    def consumers_loaded(self, shard: GroupShard, group: Group) -> None:
+        assert group.consumer is not None
+        self._take(shard, group, self.consumer_steps(group.consumer).loaded())
+
+    def end_of_consumers(self, group: Group) -> Outcome:
+        """Turns an empty group of the consumer protocol into one of the classic one."""
+        assert group.consumer is not None
+        records = tuple(group.consumer.tombstones())
+        return Outcome(writes=[Write(records, lambda _: Outcome())])
+
+    def _log_consumers(
+        self, shard: GroupShard, group: ConsumerGroup, before: ConsumerState
+    ) -> None:
+        if group.state is not before:
+            log.info(
+                "group %s: %s, epoch %d, %d members (%s)",
+                group.group_id, group.state.value, group.epoch, len(group.members),
+                shard.partition.tp,
+            )  # fmt: skip
+
+
+def with_id(request: Heartbeat, new_id: str) -> Heartbeat:
+    """The request with a member id, where it has none."""
+    return request if request.member_id else replace(request, member_id=new_id)
