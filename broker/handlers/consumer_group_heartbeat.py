@@ -16,7 +16,10 @@ from typing import Any
 from uuid import UUID
 
 from highwater.broker.context import Access, Api, Context, Delayed, Reply, of
-from highwater.broker.coordinator.group.consumer.consumer_steps import Beat, Heartbeat
+from highwater.broker.coordinator.group.consumer.heartbeats import (
+    Beat,
+    Heartbeat,
+)
 from highwater.broker.coordinator.group.consumer.members import Partitions
 from highwater.broker.coordinator.group.consumer_groups import with_id
 from highwater.broker.coordinator.pending import Waiting
@@ -41,9 +44,13 @@ _Assignment = ConsumerGroupHeartbeatResponse.Assignment
 
 def handle(ctx: Context, request: Any) -> Reply:
     groups = ctx.services.groups
+
+    def may_describe(topic: str) -> bool:
+        return ctx.allows(Operation.DESCRIBE, ResourceType.TOPIC, topic)
+
     try:
         for topic in request.subscribed_topic_names or ():
-            if not ctx.allows(Operation.DESCRIBE, ResourceType.TOPIC, topic):
+            if not may_describe(topic):
                 raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         beat = Heartbeat(
             member_id=request.member_id,
@@ -61,7 +68,7 @@ def handle(ctx: Context, request: Any) -> Reply:
         if ctx.version == 0 and beat.epoch == 0:
             beat = with_id(beat, groups.new_id(""))
         ticket = Waiting(_response)
-        groups.consumer_heartbeat(request.group_id, ctx.version, beat, ticket)
+        groups.consumer_heartbeat(request.group_id, ctx.version, beat, ticket, may_describe)
     except ApiError as e:
         return _response(Beat(e.code, message=e.detail))
     return Delayed(ticket)

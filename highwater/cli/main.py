@@ -45,6 +45,7 @@ EXTRAS = {
     "duckdb": "harness",
     "jinja2": "harness",
     "jwt": "oauth",
+    "re2": "re2",
     "rich": "harness",
     "pyspark": "spark",
     "testcontainers": "compose",

@@ -9,7 +9,8 @@ which is not stored and simply starts again elsewhere.
     group        one group: members, offsets, `replay`                                   pure
     rebalance    join, sync, heartbeat, leave: the protocol on one group                 pure
     consumer/    the consumer protocol of KIP-848: members are assigned here               pure
-    consumer_groups  the shell's part for it
+    topic_patterns   regular expressions that stand for topics                         pure
+    consumer_groups  the shell's part for the consumer protocol
     offsets      commit, fetch, delete and expiry of one group's offsets                 pure
     shard        the groups of one partition; writes that wait for the HW                pure
     coordinator  the shell: requests in, appends, timers and answers out

@@ -14,23 +14,30 @@ from collections.abc import Iterable
 from dataclasses import replace
 from functools import cached_property
 
+import trio
+
 from highwater.base.event_loop import monotonic_ms
+from highwater.broker.coordinator.group import topic_patterns
 from highwater.broker.coordinator.group.consumer import assignors
 from highwater.broker.coordinator.group.consumer.consumer_group import ConsumerGroup
 from highwater.broker.coordinator.group.consumer.consumer_group import State as ConsumerState
 from highwater.broker.coordinator.group.consumer.consumer_steps import (
     MEMBER_SESSION,
+    Step,
+    Steps,
+)
+from highwater.broker.coordinator.group.consumer.heartbeats import (
     Beat,
     Heartbeat,
     Limits,
-    Step,
-    Steps,
     check,
 )
+from highwater.broker.coordinator.group.consumer.members import Resolved
 from highwater.broker.coordinator.group.consumer.subscribed_topics import Topic
 from highwater.broker.coordinator.group.group import Group, Outcome, State, Write
 from highwater.broker.coordinator.group.records import GroupLogRecord, GroupRecord
 from highwater.broker.coordinator.group.shard import GroupShard
+from highwater.broker.coordinator.group.topic_patterns import MayDescribe
 from highwater.broker.coordinator.pending import Waiting
 from highwater.broker.coordinator.runtime import Coordinator
 from highwater.broker.metadata.metadata_cache import MetadataCache
@@ -40,6 +47,7 @@ from highwater.kafka.topic_ids import NO_ID
 
 log = logging.getLogger(__name__)
 
+RETRY_MS = 1000
 _STORE_ERRORS = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -121,12 +129,18 @@ class ConsumerGroups(Coordinator[GroupShard, GroupLogRecord]):
         return GROUP_VERSION in dict(self.metadata.features)
 
     def consumer_steps(self, group: ConsumerGroup) -> Steps:
-        return Steps(group, self.consumer_limits, self.topics)
+        return Steps(group, self.consumer_limits, self.topics, topic_patterns.check)
 
     def consumer_heartbeat(
-        self, group_id: str, version: int, request: Heartbeat, ticket: Waiting
+        self,
+        group_id: str,
+        version: int,
+        request: Heartbeat,
+        ticket: Waiting,
+        may_describe: MayDescribe,
     ) -> None:
-        """Takes a member's heartbeat; raises ApiError."""
+        """Takes a member's heartbeat; raises ApiError.  Of the topics that match a regular
+        expression, those count that the member `may_describe`."""
         if not self.has_consumer_protocol:
             raise ApiError(
                 ErrorCode.UNSUPPORTED_VERSION,
@@ -142,11 +156,18 @@ class ConsumerGroups(Coordinator[GroupShard, GroupLogRecord]):
         if group is None:
             group = shard.group(group_id)
         try:
-            self._beat(shard, group, request, ticket)
+            wanted = self._beat(shard, group, request, ticket)
+            if wanted and group.consumer is not None and not group.consumer.is_resolving:
+                group.consumer.is_resolving = True
+                assert self._nursery is not None
+                self._nursery.start_soon(self._resolve, shard, group, wanted, may_describe)
         finally:
             shard.drop_if_unused(group)
 
-    def _beat(self, shard: GroupShard, group: Group, request: Heartbeat, ticket: Waiting) -> None:
+    def _beat(
+        self, shard: GroupShard, group: Group, request: Heartbeat, ticket: Waiting
+    ) -> tuple[str, ...]:
+        """Returns the regular expressions whose topics must be looked up."""
         before, first = group.consumer, self._of_classic(group, request)
         consumer = before or ConsumerGroup(group.group_id)
         steps = self.consumer_steps(consumer)
@@ -158,6 +179,29 @@ class ConsumerGroups(Coordinator[GroupShard, GroupLogRecord]):
             group.consumer.seen = consumer.seen
         if group.consumer is not None:
             self._log_consumers(shard, group.consumer, shown)
+        return step.resolve
+
+    async def _resolve(
+        self, shard: GroupShard, group: Group, regexes: tuple[str, ...], may_describe: MayDescribe
+    ) -> None:
+        """Looks up the topics that a group's regular expressions match."""
+        version, consumer = self.topics.version, group.consumer
+        assert consumer is not None
+        try:
+            found = await topic_patterns.matches(
+                regexes, self.topics.names(), may_describe, trio.lowlevel.checkpoint
+            )
+            if not shard.leads or group.consumer is not consumer:
+                return
+            consumer.refreshed_ms = monotonic_ms()
+            before, now = consumer.state, self._wall_ms()
+            resolved = {r: Resolved(topics, version, now) for r, topics in found.items()}
+            self._take(shard, group, self.consumer_steps(consumer).resolved(resolved))
+            self._log_consumers(shard, consumer, before)
+        except Exception:  # the group goes on with what it knew
+            log.exception("group %s: its regular expressions were not resolved", group.group_id)
+        finally:
+            consumer.is_resolving = False
 
     def _of_classic(self, group: Group, request: Heartbeat) -> tuple[GroupLogRecord, ...]:
         """The records that end an empty group of the classic protocol; raises ApiError."""
@@ -189,9 +233,20 @@ class ConsumerGroups(Coordinator[GroupShard, GroupLogRecord]):
                 return Outcome(answers=[(ticket, answer)])
             return Outcome(answers=[(ticket, Beat(_STORE_ERRORS.get(error, error)))])
 
-        timers = dict(step.timers)
         records = (*first, *step.records)
-        self._apply(shard, group, Outcome(writes=[Write(records, then)], timers=timers))
+        self._apply(shard, group, Outcome(writes=[Write(records, then)], timers=dict(step.timers)))
+        self._watch_on(shard, group, step)
+
+    def _watch_on(self, shard: GroupShard, group: Group, step: Step) -> None:
+        """Sets the sessions of members whose end could not be appended: it is tried again."""
+        members = {} if group.consumer is None else group.consumer.members
+        timers: dict[tuple[str, str], int | None] = {
+            (kind, member_id): RETRY_MS
+            for (kind, member_id), delay in step.timers.items()
+            if kind == MEMBER_SESSION and delay is None and member_id in members
+        }
+        if timers:
+            self._apply(shard, group, Outcome(timers=timers))
 
     def consumer_due(self, shard: GroupShard, group: Group, kind: str, member_id: str) -> None:
         """Ends a member's session, or its time to give up partitions."""

@@ -19,7 +19,10 @@ import trio
 
 from highwater.base.event_loop import monotonic_ms
 from highwater.broker.coordinator.group import offsets
-from highwater.broker.coordinator.group.consumer.consumer_steps import MEMBER_SESSION, REVOCATION
+from highwater.broker.coordinator.group.consumer.consumer_steps import (
+    MEMBER_SESSION,
+    REVOCATION,
+)
 from highwater.broker.coordinator.group.consumer_groups import ConsumerGroups
 from highwater.broker.coordinator.group.group import (
     REBALANCE,
@@ -121,6 +124,8 @@ class GroupCoordinator(ConsumerGroups):
         if group.consumer is not None:
             if not group.is_empty:
                 raise ApiError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+            if request.member_id:
+                raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID)
             self._apply(shard, group, self.end_of_consumers(group))
             if group.consumer is not None:
                 raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE)

@@ -19,6 +19,8 @@ from tests.integration.oracle.bodies import request
 FILE = Path(__file__).parent / "differences.toml"
 BY_ID = FILE.with_name("differences_by_id.toml")
 """Beside Apache Kafka 4.2, where topics are named by their ids."""
+OF_CONSUMER_GROUPS = FILE.with_name("differences_of_consumer_groups.toml")
+"""Beside Apache Kafka 4.2, in the consumer protocol."""
 VERSIONS = "versions"
 
 
@@ -88,8 +90,23 @@ KRaft mode (tests/integration/oracle/test_topics_by_id.py).
 """
 
 
+HEAD_OF_CONSUMER_GROUPS = """
+## The consumer protocol
+
+KIP-848 is compared with Apache Kafka 4.2 (tests/integration/oracle/test_consumer_groups.py).
+
+| API | what | why |
+|---|---|---|
+"""
+
+
 def render() -> str:
-    return HEAD + _rows(load()) + HEAD_BY_ID + _rows(load(BY_ID))
+    return "".join(
+        (
+            HEAD, _rows(load()), HEAD_BY_ID, _rows(load(BY_ID)),
+            HEAD_OF_CONSUMER_GROUPS, _rows(load(OF_CONSUMER_GROUPS)),
+        )
+    )  # fmt: skip
 
 
 def _rows(entries: list[Entry]) -> str:

@@ -12,6 +12,7 @@ that needs a new target, and a member's epoch says to which target it has come.
     assignors       uniform and range: targets of members                                   pure
     reconciliation  the next step of a member towards its target                            pure
     subscribed_topics  what the protocol must know of topics                                   pure
+    heartbeats      requests and answers, and what is wrong with one                        pure
     consumer_steps  heartbeat, leave, time-outs                                             pure
 
 A step returns records and an answer, and changes nothing.  The records are applied when they are

@@ -73,6 +73,7 @@ class ConsumerGroup:
         """The metadata of the group's topics at the latest look, with the group epoch."""
         self.refreshed_ms: float | None = None
         """When regular expressions were last looked up (monotonic)."""
+        self.is_resolving = False
 
     @property
     def state(self) -> State:

@@ -14,14 +14,15 @@ Source: GroupMetadataManager, GroupCoordinatorService of Kafka's group coordinat
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from highwater.broker.coordinator.group.consumer import assignors
 from highwater.broker.coordinator.group.consumer import subscribed_topics as topic_facts
 from highwater.broker.coordinator.group.consumer.consumer_group import ConsumerGroup
+from highwater.broker.coordinator.group.consumer.heartbeats import Beat, Heartbeat, Limits
 from highwater.broker.coordinator.group.consumer.members import (
     AWAY,
-    LEFT,
     Current,
     Member,
     MemberState,
@@ -47,58 +48,8 @@ from highwater.kafka.errors import ApiError, ErrorCode
 
 MEMBER_SESSION, REVOCATION = "member session", "revocation"
 """The kinds of a member's timers."""
-FIRST_WITH_OWN_IDS = 1
 REGEX_PAUSE_MS = 10_000
 """The least time between two looks at all topics for a group's regular expressions."""
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    session_timeout_ms: int
-    heartbeat_interval_ms: int
-    max_size: int
-    assignors: tuple[str, ...]
-    """The first one is used where no member asks for one."""
-    regex_refresh_ms: int = 600_000
-
-
-@dataclass(frozen=True, slots=True)
-class Heartbeat:
-    """A request; None stands for what has not changed since the last one."""
-
-    member_id: str
-    epoch: int
-    instance_id: str | None = None
-    rack_id: str | None = None
-    rebalance_timeout_ms: int = -1
-    topics: tuple[str, ...] | None = None
-    regex: str | None = None
-    assignor: str | None = None
-    owned: Partitions | None = None
-    client_id: str = ""
-    client_host: str = ""
-
-    @property
-    def leaves(self) -> bool:
-        return self.epoch in (LEFT, AWAY)
-
-    @property
-    def is_full(self) -> bool:
-        """Whether it says all that a member can say, as after an error."""
-        names_topics = self.topics is not None or self.regex is not None
-        return self.rebalance_timeout_ms != -1 and names_topics and self.owned is not None
-
-
-@dataclass(frozen=True, slots=True)
-class Beat:
-    """An answer; without an assignment, the member's has not changed."""
-
-    error: ErrorCode
-    member_id: str | None = None
-    epoch: int = 0
-    heartbeat_interval_ms: int = 0
-    assignment: Partitions | None = None
-    message: str | None = None
 
 
 @dataclass(slots=True)
@@ -112,45 +63,20 @@ class Step:
     """Regular expressions whose topics must be looked up (`resolved` takes them)."""
 
 
-def check(request: Heartbeat, version: int, known: tuple[str, ...]) -> None:
-    """Raises ApiError for a request that is none, whatever the group is."""
-    if (version >= FIRST_WITH_OWN_IDS or request.epoch > 0 or request.epoch == LEFT) and (
-        not request.member_id
-    ):
-        _invalid("MemberId can't be empty; make one up, and keep it while the member lives")
-    for name, text in (("InstanceId", request.instance_id), ("RackId", request.rack_id)):
-        if text is not None and not text.strip():
-            _invalid(f"{name} can't be empty; leave it out, or set it")
-    if request.epoch == 0:
-        if request.rebalance_timeout_ms == -1:
-            _invalid("RebalanceTimeoutMs must be set in a member's first request")
-        if request.owned is None or request.owned:
-            _invalid("TopicPartitions must be empty when a member joins")
-        if request.topics is None and request.regex is None:
-            _invalid("SubscribedTopicNames or SubscribedTopicRegex must be set to join")
-    elif request.epoch == AWAY:
-        if request.instance_id is None:
-            _invalid("InstanceId can't be null where a static member leaves for a while")
-    elif request.epoch < LEFT:
-        _invalid(f"MemberEpoch {request.epoch} is none; join with 0, or leave with -1 or -2")
-    if request.assignor is not None and request.assignor not in known:
-        raise ApiError(
-            ErrorCode.UNSUPPORTED_ASSIGNOR,
-            f"the assignor {request.assignor} is not supported; choose one of {', '.join(known)}",
-        )
-
-
-def _invalid(detail: str) -> None:
-    raise ApiError(ErrorCode.INVALID_REQUEST, detail)
-
-
 class Steps:
-    """The steps on one group."""
+    """The steps on one group.  `check_regex` raises ApiError for a wrong regular expression."""
 
-    def __init__(self, group: ConsumerGroup, limits: Limits, topics: Topics) -> None:
+    def __init__(
+        self,
+        group: ConsumerGroup,
+        limits: Limits,
+        topics: Topics,
+        check_regex: Callable[[str], None] = lambda _: None,
+    ) -> None:
         self.group = group
         self.limits = limits
         self.topics = topics
+        self.check_regex = check_regex
 
     # ---------------------------------------------------------------- heartbeat
 
@@ -254,6 +180,8 @@ class Steps:
             step.records.append(MemberRecord(group.group_id, member.member_id, told))
         found: bool | None = None
         if told.regex != before.regex:
+            if told.regex and group.regexes[told.regex] == 0:
+                self.check_regex(told.regex)
             if group.regexes[before.regex] == 1:
                 step.records.append(RegexRecord(group.group_id, before.regex, None))
             found = not told.regex or (
@@ -411,8 +339,9 @@ class Steps:
         member = self.group.members.get(member_id)
         if member is None:
             return Step()
-        unrevoked = member.current.state is MemberState.UNREVOKED_PARTITIONS
-        if kind == REVOCATION and not unrevoked:
+        revokes = member.current.state is MemberState.UNREVOKED_PARTITIONS
+        is_here = member.current.epoch != AWAY
+        if kind == REVOCATION and not (revokes and is_here):
             return Step()
         return self.removed(member_id)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -39,7 +40,7 @@ from tests.running import Body, running_in
 from tests.unit.broker.handlers.conftest import run_in_broker
 from tests.unit.broker.handlers.test_groups import SETTINGS, TOPIC, Node
 
-ID = UUID(bytes=made_of("c", "t", 1))
+ID, OTHER = UUID(bytes=made_of("c", "t", 1)), UUID(bytes=made_of("c", "tt", 1))
 LEADERS = {TOPIC: {0: 1}, "t": dict.fromkeys(range(4), 1)}
 Request = ConsumerGroupHeartbeatRequest
 
@@ -181,6 +182,22 @@ async def test_a_silent_members_session_ends(node: Consumers) -> None:
     assert await node.code("a", 1) == "NONE"
     await trio.sleep(46)
     assert await node.code("a", 1) == "UNKNOWN_MEMBER_ID"
+    assert (await node.describes()).group_state == "Empty"
+
+
+@in_consumers()
+async def test_a_session_that_could_not_be_ended_is_ended_later(node: Consumers) -> None:
+    await node.leads()
+    await node.joins("a")
+    log = node.b.services.groups.shards[0].partition.leader_log()
+    before = log.config
+    log.config = replace(before, max_message_bytes=1)
+    await trio.sleep(46)
+    assert (await node.describes()).group_state == "Stable"
+    left = await node.beat("a", -1)
+    assert left.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    log.config = before
+    await trio.sleep(2)
     assert (await node.describes()).group_state == "Empty"
 
 
@@ -339,6 +356,8 @@ async def test_an_empty_group_changes_its_protocol(node: Consumers) -> None:
     joined = await node.join()
     assert joined.error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     await node.beat("a", -1)
+    assert (await node.join("x")).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+    assert await node.listed() == [("g", "consumer", "Empty", "consumer")]
     joined = await node.join()
     assert joined.error_code == ErrorCode.MEMBER_ID_REQUIRED
     assert (await node.join(joined.member_id)).generation_id == 1
@@ -347,6 +366,33 @@ async def test_an_empty_group_changes_its_protocol(node: Consumers) -> None:
     await node.leads()
     assert await node.fetch() == ("NONE", 5)
     assert [found[3] for found in await node.listed()] == ["classic"]
+
+
+@in_consumers()
+async def test_a_regular_expression_stands_for_topics(node: Consumers) -> None:
+    pytest.importorskip("re2")
+    await node.leads()
+    chosen: dict[str, Any] = {"subscribed_topic_names": None}
+    wrong = await node.joins("a", **chosen, subscribed_topic_regex="(")
+    assert wrong.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
+    assert await node.listed() == []
+    joined = await node.joins("a", **chosen, subscribed_topic_regex="t.*")
+    assert (joined.member_epoch, partitions(joined.assignment)) == (1, [])
+    await trio.sleep(1)
+    found = await node.beat("a", 1)
+    assert (found.member_epoch, partitions(found.assignment)) == (2, [0, 1, 2, 3])
+    (member,) = (await node.describes()).members
+    assert member.subscribed_topic_regex == "t.*"
+    ids, features = {"t": ID, "tt": OTHER}, (GROUP_VERSION, TOPIC_IDS)
+    await node.b.update_metadata(LEADERS | {"tt": {0: 1}}, ids=ids, features=features)
+    await trio.sleep(11)
+    assert (await node.beat("a", 2)).assignment is None, "it is looked up"
+    await trio.sleep(1)
+    found = await node.beat("a", 2)
+    assert {t.topic_id for t in found.assignment.topic_partitions} == {ID, OTHER}
+    await node.role(2)
+    await node.leads()
+    assert await node.code("a", 3) == "NONE"
 
 
 @in_consumers(features=(TOPIC_IDS,))

@@ -5,6 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from highwater.broker.coordinator.group import offsets
+from highwater.broker.coordinator.group.consumer.members import Current
+from highwater.broker.coordinator.group.consumer.records import (
+    CurrentRecord,
+    EpochRecord,
+    GroupEpoch,
+)
 from highwater.broker.coordinator.group.group import REBALANCE, Group, State
 from highwater.broker.coordinator.group.records import CommittedOffset, GroupRecord, OffsetRecord
 from highwater.kafka.errors import ErrorCode
@@ -55,6 +61,28 @@ def test_who_may_commit(table: Any) -> None:
     assert table.commit("e", 3, member, 2) is ErrorCode.REBALANCE_IN_PROGRESS
     table.committed()
     assert shown(table.group) == 2
+
+
+def test_who_may_commit_in_a_group_of_the_consumer_protocol() -> None:
+    group = Group("g")
+    group.apply(EpochRecord("g", GroupEpoch(3)))
+    committed = {TP: CommittedOffset(1)}
+
+    def commit(member_id: str, epoch: int) -> tuple[str, str]:
+        """The errors without and within a transaction."""
+        plain, _ = offsets.commit(group, member_id, None, epoch, committed, "ticket")
+        producer = (1, 0)
+        within, _ = offsets.commit_in_transaction(
+            group, member_id, None, epoch, producer, committed, "ticket"
+        )
+        return plain.name, within.name
+
+    assert commit("", -1) == ("NONE", "NONE"), "the group has no members"
+    group.apply(CurrentRecord("g", "m", Current(3, 2)))
+    assert commit("m", 3) == ("NONE", "NONE")
+    assert commit("m", 2) == ("STALE_MEMBER_EPOCH", "ILLEGAL_GENERATION")
+    assert commit("x", 3) == ("UNKNOWN_MEMBER_ID", "UNKNOWN_MEMBER_ID")
+    assert commit("", -1) == ("UNKNOWN_MEMBER_ID", "NONE"), "a producer before KIP-447"
 
 
 def test_offsets_of_a_topic_that_is_read_are_not_deleted(table: Any) -> None:

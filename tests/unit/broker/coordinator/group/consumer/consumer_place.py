@@ -7,11 +7,13 @@ from typing import Any
 
 from highwater.broker.coordinator.group.consumer.consumer_group import ConsumerGroup
 from highwater.broker.coordinator.group.consumer.consumer_steps import (
+    Step,
+    Steps,
+)
+from highwater.broker.coordinator.group.consumer.heartbeats import (
     Beat,
     Heartbeat,
     Limits,
-    Step,
-    Steps,
 )
 from highwater.broker.coordinator.group.consumer.members import Partitions
 from highwater.broker.coordinator.group.consumer.records import ConsumerRecord

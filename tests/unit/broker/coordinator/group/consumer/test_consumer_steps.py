@@ -10,6 +10,8 @@ from highwater.broker.coordinator.group.consumer.consumer_group import ConsumerG
 from highwater.broker.coordinator.group.consumer.consumer_steps import (
     MEMBER_SESSION,
     REVOCATION,
+)
+from highwater.broker.coordinator.group.consumer.heartbeats import (
     Heartbeat,
     check,
 )
@@ -177,6 +179,16 @@ def test_a_static_member_comes_back_to_its_partitions() -> None:
     place.beat("new", -1, instance_id="i")
     place.settle()
     assert place.assigned("b") == part(0, 1, 2, 3)
+
+
+def test_a_static_member_that_is_away_gives_nothing_up() -> None:
+    place = Place(t=4)
+    place.join("a", "t", instance_id="i")
+    place.join("b", "t")
+    place.beat("a", 1)
+    place.beat("a", -2, instance_id="i")
+    assert not place.steps.timed_out(REVOCATION, "a").records
+    assert place.steps.timed_out(MEMBER_SESSION, "a").records
 
 
 def test_the_assignor_that_most_members_ask_for() -> None:
