@@ -1,13 +1,16 @@
 """LeaveGroup, API 13, v0-5: members leave their group.
 
-v0-2 name one member, v3 several, static ones by their group.instance.id.
+v0-2 name one member, v3 several, static ones by their group.instance.id.  Members of the consumer
+protocol leave by it too, as an administrator has them leave; that is answered when it is committed.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from highwater.broker.context import Access, Api, Context, Reply, of
+from highwater.broker.context import Access, Api, Context, Delayed, Reply, of
+from highwater.broker.coordinator.pending import Waiting
 from highwater.broker.request.response import Response
 from highwater.kafka.errors import ErrorCode
 from highwater.kafka.security.acls import Operation, ResourceType
@@ -23,13 +26,30 @@ API = Api(
 FIRST_WITH_MANY = 3
 
 
+Leaving = Sequence[tuple[str, str | None]]
+
+
 def handle(ctx: Context, request: Any) -> Reply:
     groups = ctx.services.groups
+    leaving: Leaving = [(request.member_id, None)]
+    if ctx.version >= FIRST_WITH_MANY:
+        leaving = [(m.member_id, m.group_instance_id) for m in request.members]
+    if groups.is_of_consumers(request.group_id):
+
+        def answered(codes: Any) -> Response:
+            if isinstance(codes, ErrorCode):
+                return error_response(ctx, request, codes)
+            return _response(ctx, request, leaving, codes)
+
+        ticket = Waiting(answered)
+        groups.consumers_leave(request.group_id, leaving, ticket)
+        return Delayed(ticket)
+    return _response(ctx, request, leaving, groups.leave(request.group_id, leaving))
+
+
+def _response(ctx: Context, request: Any, leaving: Leaving, codes: Sequence[ErrorCode]) -> Response:
     if ctx.version < FIRST_WITH_MANY:
-        (code,) = groups.leave(request.group_id, [(request.member_id, None)])
-        return error_response(ctx, request, code)
-    leaving = [(m.member_id, m.group_instance_id) for m in request.members]
-    codes = groups.leave(request.group_id, leaving)
+        return error_response(ctx, request, codes[0])
     if ErrorCode.COORDINATOR_NOT_AVAILABLE in codes:
         return error_response(ctx, request, ErrorCode.COORDINATOR_NOT_AVAILABLE)
     members = [

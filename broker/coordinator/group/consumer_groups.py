@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from abc import abstractmethod
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import cached_property
 
@@ -222,16 +222,18 @@ class ConsumerGroups(Coordinator[GroupShard, GroupLogRecord]):
         step: Step,
         ticket: Waiting | None = None,
         first: tuple[GroupLogRecord, ...] = (),
+        answer: Callable[[ErrorCode], object] | None = None,
     ) -> None:
-        """Carries out a step; `first` are records before its own."""
-        answer = step.answer
+        """Carries out a step; `first` are records before its own.  `answer` makes the ticket's
+        answer from the error of the write, where that is not the step's."""
 
         def then(error: ErrorCode) -> Outcome:
-            if ticket is None or answer is None:
+            if ticket is None:
                 return Outcome()
-            if error is ErrorCode.NONE:
-                return Outcome(answers=[(ticket, answer)])
-            return Outcome(answers=[(ticket, Beat(_STORE_ERRORS.get(error, error)))])
+            code = _STORE_ERRORS.get(error, error)
+            if answer is not None:
+                return Outcome(answers=[(ticket, answer(code))])
+            return Outcome(answers=[(ticket, Beat(code) if code else step.answer)])
 
         records = (*first, *step.records)
         self._apply(shard, group, Outcome(writes=[Write(records, then)], timers=dict(step.timers)))
@@ -247,6 +249,23 @@ class ConsumerGroups(Coordinator[GroupShard, GroupLogRecord]):
         }
         if timers:
             self._apply(shard, group, Outcome(timers=timers))
+
+    def is_of_consumers(self, group_id: str) -> bool:
+        """Whether the group has the consumer protocol; raises ApiError."""
+        group = self._named(group_id).groups.get(group_id)
+        return group is not None and group.consumer is not None
+
+    def consumers_leave(
+        self, group_id: str, leaving: Iterable[tuple[str, str | None]], ticket: Waiting
+    ) -> None:
+        """Takes a LeaveGroup request; the answer is an error for each member, or one for all."""
+        shard = self._named(group_id)
+        group = shard.groups[group_id]
+        assert group.consumer is not None
+        before = group.consumer.state
+        codes, step = self.consumer_steps(group.consumer).leave_all(leaving)
+        self._take(shard, group, step, ticket, answer=lambda code: code or codes)
+        self._log_consumers(shard, group.consumer, before)
 
     def consumer_due(self, shard: GroupShard, group: Group, kind: str, member_id: str) -> None:
         """Ends a member's session, or its time to give up partitions."""

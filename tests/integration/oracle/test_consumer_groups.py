@@ -35,7 +35,7 @@ from tests.integration.oracle.test_topics_by_id import (
 pytestmark = [
     pytest.mark.integration, pytest.mark.apache, pytest.mark.slow, pytest.mark.timeout(240),
 ]  # fmt: skip
-COMMIT, FETCH, JOIN, HEARTBEAT, LEAVE, DESCRIBE_OLD, LIST = 8, 9, 11, 12, 13, 15, 16
+COMMIT, FETCH, JOIN, HEARTBEAT, LEAVE, SYNC, DESCRIBE_OLD, LIST = 8, 9, 11, 12, 13, 14, 15, 16
 DELETE, DELETE_OFFSETS, BEAT, DESCRIBE = 42, 47, 68, 69
 V0, V1 = (0, 0), (1, 1)
 TOPICS = {"one": 4, "two": 2}
@@ -263,8 +263,48 @@ def offsets() -> list[Case]:
     ]  # fmt: skip
 
 
-def classic_clients() -> list[Case]:
+def missing_groups() -> list[Case]:
     return [
+        Case("of a group that is missing", COMMIT, commit("a", 1, "nobody"), versions=(9, 9)),
+        Case("of a group that was missing", COMMIT, commit("a", 1, "nobody"), versions=(8, 8)),
+        Case("of a group that is missing", FETCH, fetch("a", 1, "nobody"), versions=(9, 9)),
+        Case("a group that is missing", DELETE, {"groups_names": ["nobody"]}, versions=(2, 2)),
+        Case("of a group that is missing", DELETE_OFFSETS, delete_offsets("one", "nobody")),
+    ]
+
+
+def movements() -> list[Case]:
+    """Uneven numbers, and a member that goes in the middle of a movement."""
+    t = {"group": "u"}
+    first = {"one": [0, 1, 2, 3], "two": [0, 1]}
+    return [
+        Case("all of two topics", BEAT, joins("a", "one", "two", **t, server_assignor="range"),
+             versions=V1),
+        Case("ranges", BEAT, joins("b", "one", "two", **t), versions=V1),
+        Case("it gives up", BEAT, beat("a", 1, "u"), versions=V1),
+        Case("a third takes part", BEAT, joins("c", "one", "two", **t), versions=V1),
+        Case("it gives up more", BEAT, owns("a", 1, first, **t), versions=V1),
+        Case("moving", DESCRIBE, describe("u")),
+        Case("the second", BEAT, beat("b", 2, "u"), versions=V1),
+        Case("it goes meanwhile", BEAT, beat("a", -1, "u"), versions=V1),
+        Case("the second gets more", BEAT, beat("b", 3, "u"), versions=V1),
+        Case("the third gets more", BEAT, beat("c", 3, "u"), versions=V1),
+        Case("moved", DESCRIBE, describe("u")),
+        Case("a changed rack", BEAT, beat("b", 4, "u", rack_id="other"), versions=V1),
+        Case("a changed time-out", BEAT, beat("b", 4, "u", rebalance_timeout_ms=5), versions=V1),
+        Case("uniform", BEAT, beat("b", 4, "u", server_assignor="uniform"), versions=V1),
+        Case("changed", DESCRIBE, describe("u")),
+    ]  # fmt: skip
+
+
+def classic_clients() -> list[Case]:
+    leaves = {"group_id": "g", "members": [{"member_id": "x"}]}
+    syncs = {"group_id": "g", "generation_id": 5, "member_id": "c", "assignments": []}
+    return [
+        Case("unknown to a classic group", HEARTBEAT,
+             {"group_id": "g", "generation_id": 5, "member_id": "c"}, versions=(3, 4)),
+        Case("of members that are none", LEAVE, leaves, versions=(3, 4)),
+        Case("of a member of consumers", SYNC, syncs, versions=(3, 4)),
         Case("a classic member's heartbeat", HEARTBEAT,
              {"group_id": "g", "generation_id": 5, "member_id": "x"}, versions=(3, 4)),
         Case("a classic group", JOIN, classic("old"), versions=(3, 3)),
@@ -285,7 +325,8 @@ def leaving() -> list[Case]:
         Case("the first leaves", BEAT, beat("a", -1), versions=V1),
         Case("two are left", DESCRIBE, describe("g")),
         Case("the second leaves", BEAT, beat("b", -1), versions=V0),
-        Case("the third leaves", BEAT, beat("c", -1), versions=V1),
+        Case("the third leaves by an administrator", LEAVE, {"group_id": "g", "members": [
+            {"member_id": "c"}, {"member_id": "x"}, {"member_id": "c"}]}, versions=(4, 4)),
         Case("nobody is left", DESCRIBE, describe("g")),
         Case("of no member", COMMIT, commit("", -1), versions=(9, 9)),
         Case("groups", LIST, {}, versions=(5, 5)),
@@ -329,6 +370,12 @@ def static_members() -> list[Case]:
         Case("the former one leaves", BEAT, beat("a", -1, **s)),
         Case("one without its instance id", BEAT, beat("b", 1, "s")),
         Case("another instance", BEAT, beat("b", 1, "s", instance_id="j")),
+        Case("a former one leaves by an administrator", LEAVE, {"group_id": "s", "members": [
+            {"member_id": "a", "group_instance_id": "i"},
+            {"member_id": "", "group_instance_id": "j"}]}, versions=(4, 4)),
+        Case("its instance leaves by an administrator", LEAVE, {"group_id": "s", "members": [
+            {"member_id": "", "group_instance_id": "i"}]}, versions=(4, 4)),
+        Case("and joins", BEAT, joins("b", "one", **s), versions=V1),
         Case("it leaves for good", BEAT, beat("b", -1, **s), versions=V1),
         Case("nobody is left", DESCRIBE, describe("s")),
     ]  # fmt: skip
@@ -339,8 +386,8 @@ async def run(ours: Side, theirs: Side) -> tuple[int, list[Difference]]:
         asked = differences.api_versions()
         told = [await side.ask(1, API_VERSIONS, 0, asked) for side in (ours, theirs)]
         cases = [
-            *set_up(), *requests(), *members(), *offsets(), *classic_clients(), *leaving(),
-            *static_members(), *regular_expressions(), *mixed(),
+            *set_up(), *requests(), *members(), *offsets(), *missing_groups(), *movements(),
+            *classic_clients(), *leaving(), *static_members(), *regular_expressions(), *mixed(),
         ]  # fmt: skip
         return await compare(ours, theirs, Offered(*map(plain, told)), cases)
     finally:

@@ -14,7 +14,8 @@ Source: GroupMetadataManager, GroupCoordinatorService of Kafka's group coordinat
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field, replace
 
 from highwater.broker.coordinator.group.consumer import assignors
@@ -190,24 +191,26 @@ class Steps:
         return True if told.topics != before.topics else found
 
     def _subscriptions(
-        self, newer: Member | None, *, without: str = ""
+        self, newer: Member | None, *, without: Collection[str] = ()
     ) -> tuple[dict[str, Topic], dict[str, None]]:
         """The topics that the group has with this member's new subscription, and its regular
-        expressions; `without` names a member that leaves."""
+        expressions; `without` names members that leave."""
         group = self.group
-        changed = newer.member_id if newer is not None else without
-        before = group.members.get(changed)
-        if newer is not None and before is None and newer.subscription.instance_id is not None:
-            before = group.static_member(newer.subscription.instance_id)
+        changes = [(group.members[member_id].subscription, -1) for member_id in without]
+        if newer is not None:
+            before = group.members.get(newer.member_id)
+            if before is None and newer.subscription.instance_id is not None:
+                before = group.static_member(newer.subscription.instance_id)
+            changes += [] if before is None else [(before.subscription, -1)]
+            changes.append((newer.subscription, 1))
+            if before is not None and before.subscription == newer.subscription:
+                changes.clear()
         names, regexes = group.topics, group.regexes
-        told = None if newer is None else newer.subscription
-        earlier = None if before is None else before.subscription
-        if told != earlier:
+        if changes:
             names, regexes = names.copy(), regexes.copy()
-            for subscription, by in ((earlier, -1), (told, 1)):
-                if subscription is not None:
-                    names.update(dict.fromkeys(subscription.topics, by))
-                    regexes.update({subscription.regex: by} if subscription.regex else {})
+        for subscription, by in changes:
+            names.update(dict.fromkeys(subscription.topics, by))
+            regexes.update({subscription.regex: by} if subscription.regex else {})
         used = {regex: None for regex, count in regexes.items() if count > 0}
         wanted = {name for name, count in names.items() if count > 0}
         for regex in used:
@@ -319,19 +322,44 @@ class Steps:
                 away = replace(holder.current, epoch=AWAY, revoking={})
                 record = CurrentRecord(group.group_id, member_id, away)
                 return Step([record], answer)
-        return self.removed(member_id, answer)
+        step = self.removed([member_id])
+        step.answer = answer
+        return step
 
-    def removed(self, member_id: str, answer: Beat | None = None) -> Step:
-        """The step in which a member is out: it has left, or was silent for too long."""
-        group = self.group
-        step = Step(group.member_tombstones(member_id), answer)
-        regex = group.members[member_id].subscription.regex
-        if regex in group.resolved and group.regexes[regex] == 1:
-            step.records.append(RegexRecord(group.group_id, regex, None))
-        names, _ = self._subscriptions(None, without=member_id)
+    def leave_all(self, leaving: Iterable[tuple[str, str | None]]) -> tuple[list[ErrorCode], Step]:
+        """The step in which the members of a LeaveGroup request leave, with each one's error.
+
+        A static member may be named by its group.instance.id alone.
+        """
+        codes: list[ErrorCode] = []
+        found: dict[str, None] = {}
+        for member_id, instance_id in leaving:
+            try:
+                if instance_id is not None:
+                    holder = self.group.static_member(instance_id)
+                    named = holder.member_id if holder is not None and not member_id else member_id
+                    member_id = self._holder(named, instance_id).member_id
+                elif member_id not in self.group.members:
+                    raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID)
+                found[member_id] = None
+                codes.append(ErrorCode.NONE)
+            except ApiError as e:
+                codes.append(e.code)
+        return codes, self.removed(list(found)) if found else Step()
+
+    def removed(self, members: Collection[str]) -> Step:
+        """The step in which members are out: they have left, or were silent for too long."""
+        group, step = self.group, Step()
+        for member_id in members:
+            step.records += group.member_tombstones(member_id)
+            step.timers[MEMBER_SESSION, member_id] = step.timers[REVOCATION, member_id] = None
+        told = (group.members[member_id].subscription.regex for member_id in members)
+        for regex, count in Counter(told).items():
+            if regex in group.resolved and group.regexes[regex] == count:
+                step.records.append(RegexRecord(group.group_id, regex, None))
+        names, _ = self._subscriptions(None, without=members)
         found = topic_facts.group_hash(names, self.topics)
         step.records.append(EpochRecord(group.group_id, GroupEpoch(group.epoch + 1, found)))
-        step.timers[MEMBER_SESSION, member_id] = step.timers[REVOCATION, member_id] = None
         return step
 
     def timed_out(self, kind: str, member_id: str) -> Step:
@@ -343,7 +371,7 @@ class Steps:
         is_here = member.current.epoch != AWAY
         if kind == REVOCATION and not (revokes and is_here):
             return Step()
-        return self.removed(member_id)
+        return self.removed([member_id])
 
     def loaded(self) -> Step:
         """The step when this broker begins to coordinate the group: all times begin again."""

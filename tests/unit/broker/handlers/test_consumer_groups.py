@@ -16,6 +16,7 @@ from highwater.broker.handlers import (
     consumer_group_heartbeat,
     delete_groups,
     describe_groups,
+    leave_group,
     list_groups,
     offset_delete,
     offset_fetch,
@@ -32,6 +33,7 @@ from highwater.kafka.wire.messages import (
     ApiVersionsRequest,
     DeleteGroupsRequest,
     DescribeGroupsRequest,
+    LeaveGroupRequest,
     ListGroupsRequest,
     OffsetDeleteRequest,
     OffsetFetchRequest,
@@ -320,6 +322,30 @@ async def test_an_empty_group_without_offsets_goes(node: Consumers) -> None:
     await node.role(2)
     await node.leads()
     assert await node.listed() == []
+
+
+@pytest.mark.parametrize("version", range(6))
+@in_consumers()
+async def test_an_administrator_has_members_leave(node: Consumers, version: int) -> None:
+    await node.leads()
+    for member_id in "abc":
+        await node.joins(member_id, instance_id=f"i{member_id}" if member_id == "c" else None)
+    if version < 3:
+        request = LeaveGroupRequest(group_id="g", member_id="a")
+        assert (await node.b.ask(leave_group, version, request)).error_code == 0
+        assert len((await node.describes()).members) == 2
+        return
+    epoch = (await node.describes()).group_epoch
+    named = [("a", None), ("x", None), ("", "ic"), ("a", "ic"), ("", "nobody")]
+    cls = LeaveGroupRequest.MemberIdentity
+    members = [cls(member_id=member, group_instance_id=instance) for member, instance in named]
+    request = LeaveGroupRequest(group_id="g", members=members)
+    answer = await node.b.ask(leave_group, version, request)
+    assert [ErrorCode(m.error_code).name for m in answer.members] == [
+        "NONE", "UNKNOWN_MEMBER_ID", "NONE", "FENCED_INSTANCE_ID", "UNKNOWN_MEMBER_ID",
+    ]  # fmt: skip
+    found = await node.describes()
+    assert ([m.member_id for m in found.members], found.group_epoch) == (["b"], epoch + 1)
 
 
 @in_consumers(group_consumer_max_size=1)
