@@ -69,6 +69,7 @@ from highwater.broker.handlers import (
     stop_replica,
     sync_group,
     txn_offset_commit,
+    update_features,
     update_metadata,
     write_txn_markers,
 )
@@ -85,6 +86,7 @@ HANDLERS: tuple[ModuleType, ...] = (
     create_topics, delete_topics, create_partitions, describe_configs, alter_configs,
     incremental_alter_configs, elect_leaders, alter_partition_reassignments,
     list_partition_reassignments, describe_log_dirs, alter_replica_log_dirs, describe_producers,
+    update_features,
     # groups
     find_coordinator, join_group, sync_group, heartbeat, leave_group, offset_commit, offset_fetch,
     offset_delete, describe_groups, list_groups, delete_groups, consumer_group_heartbeat,

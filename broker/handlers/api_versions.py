@@ -4,27 +4,30 @@ A client sends it first on each connection, in the newest version that it knows.
 new, the answer is in v0 with UNSUPPORTED_VERSION and this API's own range, and the client asks
 again (KIP-511).  From v3 on the request names the client's software.  The list is made from the
 handler modules, without the versions that need a feature that is not in use (`kafka/features.py`),
-and is the same on every listener.  No features of Kafka's are offered.
+and is the same on every listener.
+
+From v3 on the answer names the features that this program supports, and the levels that all brokers
+use, with their epoch (KIP-584).  v3 leaves out supported features, all of which begin at level 0:
+older clients do not understand such a level (KAFKA-17011).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
 from functools import lru_cache
-from types import ModuleType
 from typing import Any
 
 from highwater.broker.context import OPEN, Api, Context, Reply
 from highwater.broker.request.response import Response
 from highwater.kafka.errors import ErrorCode
-from highwater.kafka.features import Levels, offered
+from highwater.kafka.features import KAFKAS, Levels, offered
 from highwater.kafka.wire.messages import ApiVersionsResponse
 
 API = Api(key=18, name="ApiVersions", versions=(0, 4), access=OPEN)
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 FIRST_WITH_SOFTWARE = 3
+FIRST_WITH_LEVEL_0 = 4
 
 
 def handle(ctx: Context, request: Any) -> Reply:
@@ -33,24 +36,40 @@ def handle(ctx: Context, request: Any) -> Reply:
         and _SOFTWARE.fullmatch(request.client_software_version or "")
     ):
         return error_response(ctx, request, ErrorCode.INVALID_REQUEST)
-    return Response(parts=(_encoded(ctx.version, ctx.services.metadata.features),))
+    metadata = ctx.services.metadata
+    return Response(parts=(_encoded(ctx.version, metadata.features, metadata.features_epoch),))
 
 
 @lru_cache
-def _encoded(version: int, features: Levels) -> bytes:
+def _encoded(version: int, features: Levels, epoch: int) -> bytes:
     from highwater.broker.handlers import HANDLERS  # which lists this module, too
 
-    ranges = {api.key: offered(api.key, api.versions, features) for api in _apis(HANDLERS)}
-    keys = [
-        ApiVersionsResponse.ApiVersion(api_key=key, min_version=found[0], max_version=found[1])
-        for key, found in sorted(ranges.items())
-        if found is not None
+    ranges = {m.API.key: offered(m.API.key, m.API.versions, features) for m in HANDLERS}
+    answer = ApiVersionsResponse(
+        error_code=0,
+        api_keys=[
+            ApiVersionsResponse.ApiVersion(api_key=key, min_version=found[0], max_version=found[1])
+            for key, found in sorted(ranges.items())
+            if found is not None
+        ],
+        supported_features=_supported() if version >= FIRST_WITH_LEVEL_0 else [],
+        finalized_features_epoch=epoch,
+        finalized_features=[
+            ApiVersionsResponse.FinalizedFeatureKey(
+                name=name, max_version_level=level, min_version_level=level
+            )
+            for name, level in features
+            if name in KAFKAS
+        ],
+    )
+    return bytes(answer.encode(version=version))
+
+
+def _supported() -> list[Any]:
+    return [
+        ApiVersionsResponse.SupportedFeatureKey(name=name, min_version=0, max_version=most)
+        for name, most in KAFKAS.items()
     ]
-    return bytes(ApiVersionsResponse(error_code=0, api_keys=keys).encode(version=version))
-
-
-def _apis(handlers: Iterable[ModuleType]) -> Iterator[Api]:
-    return (module.API for module in handlers)
 
 
 def error_response(ctx: Context, request: Any, code: ErrorCode) -> Response:

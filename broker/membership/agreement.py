@@ -32,8 +32,13 @@ from highwater.broker.membership.peer_link import Link
 from highwater.kafka.config.property_row import text_of
 from highwater.kafka.config.topic_values import typed
 from highwater.kafka.errors import ApiError, ErrorCode
+from highwater.kafka.features import Levels
 from highwater.kafka.wire.codec import BadMessage
-from highwater.kafka.wire.messages import DescribeConfigsRequest, MetadataRequest
+from highwater.kafka.wire.messages import (
+    ApiVersionsRequest,
+    DescribeConfigsRequest,
+    MetadataRequest,
+)
 from highwater.world.api import ZkError
 
 if TYPE_CHECKING:
@@ -55,7 +60,7 @@ PATIENCE_S = 1.0
 MOST_ASKED = 100
 """The number of questions under way at once; further answers go out without asking."""
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.01, 0.2
-_METADATA_VERSION, _CONFIGS_VERSION = 5, 1
+_METADATA_VERSION, _CONFIGS_VERSION, _FEATURES_VERSION = 5, 1, 3
 _TOPIC, _BROKER, _TOPIC_CONFIG = 2, 4, 1  # kinds of resource, and a source of values
 
 
@@ -150,6 +155,19 @@ def about_announcements(
     return Question(
         request, _CONFIGS_VERSION, agrees, lambda: reached(followed()), FOLLOWED_LIMIT_MS
     )
+
+
+def about_features(levels: Mapping[str, int], here: Callable[[], Levels]) -> Question:
+    """Whether a broker uses these levels of features; `here` has those that this one uses."""
+
+    def used(shown: Mapping[str, int]) -> bool:
+        return all(shown.get(feature, 0) == level for feature, level in levels.items())
+
+    async def agrees(answer: Any) -> bool:
+        return used({f.name: f.max_version_level for f in answer.finalized_features})
+
+    request = ApiVersionsRequest(client_software_name="broker", client_software_version="1")
+    return Question(lambda _: request, _FEATURES_VERSION, agrees, lambda: used(dict(here())))
 
 
 def told_of(followed: Mapping[str, int]) -> str:

@@ -45,7 +45,7 @@ from highwater.broker.metadata.metadata_encoding import (
 )
 from highwater.broker.metadata.metadata_update import STEP, MetadataUpdate
 from highwater.broker.metadata.partition_metadata import PartitionMetadata
-from highwater.kafka.features import TOPIC_IDS, Levels
+from highwater.kafka.features import NO_EPOCH, TOPIC_IDS, Levels
 from highwater.kafka.topic_ids import NO_ID
 from highwater.kafka.types import NO_BROKER, BrokerId, BrokerInfo, Endpoint, TopicPartition
 
@@ -81,6 +81,7 @@ class MetadataCache:
         """The names of topics by their ids."""
         self.features: Levels = ()
         """The features in use, as the controller last named them."""
+        self.features_epoch = NO_EPOCH
         self.has_ids = False
         """Whether topic ids are in use; if not, topics have none, even if some are known."""
         self._partitions = 0
@@ -214,6 +215,7 @@ class MetadataCache:
                 self._gone = {b: g for b, g in self._gone.items() if b not in brokers} | gone
             self._brokers = dict(sorted(brokers.items()))
             self._encoded.clear()
+        self.features_epoch = update.features_epoch
         if update.features != self.features:
             self.features = update.features
             self.has_ids = TOPIC_IDS in dict(update.features)

@@ -9,7 +9,7 @@ from typing import Any
 from highwater.broker.metadata.partition_metadata import PartitionMetadata
 from highwater.kafka.config.listeners import SECURITY_PROTOCOLS
 from highwater.kafka.errors import ApiError, ErrorCode
-from highwater.kafka.features import Levels
+from highwater.kafka.features import NO_EPOCH, Levels
 from highwater.kafka.topic_names import check_name
 from highwater.kafka.types import (
     LEADER_DURING_DELETE,
@@ -40,6 +40,7 @@ class MetadataUpdate:
     """The ids of the topics that have one."""
     features: Levels = ()
     """The features in use."""
+    features_epoch: int = NO_EPOCH
     all_topics: frozenset[str] | None = None
     """The names of all topics, if the update has them."""
 
@@ -66,10 +67,11 @@ def decode_update(request: Any) -> Generator[None, None, MetadataUpdate]:
     brokers = {BrokerId(b.id): _broker(b) for b in given(request.live_brokers)}
     controller_id = BrokerId(max(request.controller_id, NO_BROKER))
     features = tuple((f.name, f.level) for f in getattr(request, "features_in_use", None) or ())
+    features_epoch = getattr(request, "features_epoch", NO_EPOCH)
     named = getattr(request, "all_topics", None)
     all_topics = None if named is None else frozenset(named)
     return MetadataUpdate(
-        controller_id, brokers, topics, topic_ids_of(request), features, all_topics
+        controller_id, brokers, topics, topic_ids_of(request), features, features_epoch, all_topics
     )
 
 

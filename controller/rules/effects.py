@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
 from highwater.kafka.errors import ErrorCode
-from highwater.kafka.features import Levels
+from highwater.kafka.features import NO_EPOCH, Levels
 from highwater.kafka.replica_assignment import ReplicaAssignment
 from highwater.kafka.topic_ids import NO_ID
 from highwater.kafka.types import (
@@ -193,6 +193,7 @@ class SendUpdateMetadata:
     live: tuple[BrokerInfo, ...]
     features: Levels = ()
     """The features in use."""
+    features_epoch: int = NO_EPOCH
     all_topics: tuple[str, ...] | None = None
     """The names of all topics: a broker drops all others.  None says nothing about them."""
 

@@ -71,6 +71,12 @@ class LogDirEventNotification(NamedTuple):
     kind: str = "log_dir_event"
 
 
+class FeatureLimits(NamedTuple):
+    """The limits of features changed."""
+
+    kind: str = "feature_limits"
+
+
 class PreferredElectionZnode(NamedTuple):
     kind: str = "preferred_replica_election"
 
@@ -187,6 +193,7 @@ Event = (
     | TopicDeletion
     | IsrChangeNotification
     | LogDirEventNotification
+    | FeatureLimits
     | PreferredElectionZnode
     | ReassignmentZnode
     | ReassignmentIsrChange
@@ -209,6 +216,7 @@ _BY_PATH: dict[str, Event] = {
     znodes.DELETE_TOPICS: TopicDeletion(),
     znodes.ISR_CHANGES: IsrChangeNotification(),
     znodes.LOG_DIR_EVENTS: LogDirEventNotification(),
+    znodes.FEATURE_LIMITS: FeatureLimits(),
     znodes.PREFERRED_REPLICA_ELECTION: PreferredElectionZnode(),
     znodes.REASSIGN_PARTITIONS: ReassignmentZnode(),
 }

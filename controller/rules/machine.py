@@ -11,6 +11,7 @@ from typing import Any
 
 from highwater.controller.rules import (
     brokers,
+    feature_levels,
     leaders,
     partitions,
     reassignment,
@@ -30,6 +31,7 @@ from highwater.controller.rules.events import (
     Elected,
     ElectLeaders,
     Event,
+    FeatureLimits,
     IsrChangeNotification,
     LeaderAndIsrAnswered,
     ListReassignments,
@@ -119,6 +121,7 @@ PROCEDURES: Mapping[type[Any], Callable[[State, Any], Procedure[object] | None]]
     TopicDeletion: lambda state, _: topic_deletion.requested(state),
     IsrChangeNotification: lambda state, _: leaders.isr_changed(state),
     LogDirEventNotification: lambda state, _: brokers.log_dir_failed(state),
+    FeatureLimits: lambda state, _: feature_levels.changed(state),
     PreferredElectionZnode: lambda state, _: leaders.preferred_znode(state),
     ReassignmentZnode: lambda state, _: reassignment.znode_changed(state),
     ReassignmentIsrChange: lambda state, event: reassignment.isr_changed(state, event.tp),

@@ -18,6 +18,7 @@ import logging
 from highwater.controller.rules import (
     bounces,
     brokers,
+    feature_levels,
     leaders,
     partitions,
     reassignment,
@@ -80,6 +81,7 @@ def take_over(state: State, event: Elected) -> Procedure[None]:
 
 def _read_cluster(state: State) -> Procedure[Bounced]:
     """Reads the cluster; returns the brokers that came back unseen, which do not count as live."""
+    yield from feature_levels.load(state)
     registered = yield from brokers.read_registrations()
     silent: dict[BrokerId, bool] = yield ProbeBrokers(tuple(registered.values()))
     unhandled = yield from bounces.unhandled(registered)

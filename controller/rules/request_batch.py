@@ -147,8 +147,9 @@ def _update_metadata(state: State, batch: Batch) -> Procedure[None]:
     known = [tp for tp in batch.metadata_partitions if tp in state.leadership]
     partitions = yield from in_turns(partial(_metadata, state), known)
     topics = tuple(sorted(state.topics)) if batch.all_topics else None
+    levels, epoch = state.features_to_send()
     state.effects.append(
-        SendUpdateMetadata(brokers, tuple(partitions), live, state.features(), topics)
+        SendUpdateMetadata(brokers, tuple(partitions), live, levels, epoch, topics)
     )
 
 

@@ -31,6 +31,8 @@ from highwater.kafka.znodes import PartitionState
 
 _NO_EPOCH = ControllerEpoch(0)
 _NO_VERSION = ZkVersion(0)
+_CHANGES_OF_A_TERM_BITS = 32
+"""The epoch of features has the controller epoch above these bits, and in them a count."""
 
 
 class PartitionPhase(Enum):
@@ -118,6 +120,11 @@ class State:
     offline_dirs: dict[BrokerId, set[TopicPartition]] = field(default_factory=dict)
     """The replicas in failed log directories of live brokers."""
 
+    feature_limits: dict[str, int] = field(default_factory=dict)
+    """By feature, the highest level that an administrator allows."""
+    features_sent: tuple[Levels, int] | None = None
+    """The levels that were last sent to brokers, and their epoch."""
+
     topics: set[str] = field(default_factory=set)
     topic_ids: dict[str, bytes] = field(default_factory=dict)
     created_in: dict[str, int] = field(default_factory=dict)
@@ -148,8 +155,17 @@ class State:
     # ---- brokers
 
     def features(self) -> Levels:
-        """The features in use: those of all registered brokers."""
-        return in_use((*self.brokers.values(), *self.suspected.values()))
+        """The features in use: those of all registered brokers, within their limits."""
+        return in_use((*self.brokers.values(), *self.suspected.values()), self.feature_limits)
+
+    def features_to_send(self) -> tuple[Levels, int]:
+        """The features in use and their epoch, which rises with each change and controller."""
+        levels = self.features()
+        if self.features_sent is None:
+            self.features_sent = levels, self.epoch << _CHANGES_OF_A_TERM_BITS
+        elif levels != self.features_sent[0]:
+            self.features_sent = levels, self.features_sent[1] + 1
+        return self.features_sent
 
     def live_ids(self) -> list[BrokerId]:
         """Live brokers, without those that are shutting down."""

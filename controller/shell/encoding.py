@@ -170,6 +170,7 @@ def _update_metadata(
         features_in_use=[
             control.FeatureInUse(name=name, level=level) for name, level in effect.features
         ],
+        features_epoch=effect.features_epoch,
         all_topics=effect.all_topics,
     )
     return bytes(request.encode(version=control.UPDATE_METADATA_VERSION))

@@ -3,15 +3,19 @@
 Each broker announces in its registration which features it supports, and the controller tells all
 brokers which of them are *in use*: those that every registered broker announces, at the lowest of
 their levels.  So a cluster with a broker that announces nothing (Apache Kafka's, or an earlier one
-of ours) uses no features, and uses them as soon as that broker is gone.
+of ours) uses no features, and uses them as soon as that broker is gone.  A *limit*, which
+UpdateFeatures writes into a znode, keeps a feature at a lower level.
 
 A version of an API that needs a feature is offered while the feature is in use.  A broker answers
 it at any time, because a client may have been offered it a moment before.
+
+Clients know only Kafka's own features: ApiVersions calls their levels in use *finalized*.  They
+have an epoch, which rises with each change (KIP-584).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from highwater.kafka.types import BrokerInfo
@@ -21,9 +25,14 @@ GROUP_VERSION: Final = "group.version"
 """Kafka's feature: the consumer group protocol of KIP-848, whose members name topics by ids."""
 SUPPORTED: Final = {GROUP_VERSION: 1, TOPIC_IDS: 1}
 """The features that this program supports, with their levels."""
+KAFKAS: Final = {name: most for name, most in SUPPORTED.items() if not name.startswith("highwater")}
+"""Those that clients know, which UpdateFeatures can limit; their lowest level is 0."""
 
 Levels = tuple[tuple[str, int], ...]
 """Features in use, each with its level, in the order of their names."""
+
+NO_EPOCH: Final = -1
+"""The epoch of finalized features where no controller has named any."""
 
 NEEDED: Final[dict[int, tuple[tuple[int, str], ...]]] = {
     0: ((13, TOPIC_IDS),),
@@ -37,19 +46,23 @@ NEEDED: Final[dict[int, tuple[tuple[int, str], ...]]] = {
 
 
 def announced(topic_ids: bool) -> dict[str, int]:
-    """The features that a broker announces with this value of highwater.topic.ids.  Without them
-    there is no consumer group protocol: its members name topics by ids.
+    """The features that a broker announces with this value of highwater.topic.ids.  Without ids
+    there is no consumer group protocol, whose members name topics by them.
     """
-    return dict(SUPPORTED) if topic_ids else {}
+    without = () if topic_ids else (TOPIC_IDS, GROUP_VERSION)
+    return {name: most for name, most in SUPPORTED.items() if name not in without}
 
 
-def in_use(registered: Iterable[BrokerInfo]) -> Levels:
-    """The features that all these brokers announce."""
+def in_use(registered: Iterable[BrokerInfo], limits: Mapping[str, int]) -> Levels:
+    """The features that all these brokers announce, no higher than their limits."""
     brokers = list(registered)
     if not brokers:
         return ()
-    least = {name: min(b.level(name) for b in brokers) for name in SUPPORTED}
-    return tuple((name, level) for name, level in sorted(least.items()) if level)
+    least = {
+        name: min(limits.get(name, most), *(b.level(name) for b in brokers))
+        for name, most in SUPPORTED.items()
+    }
+    return tuple((name, level) for name, level in sorted(least.items()) if level > 0)
 
 
 def offered(key: int, versions: tuple[int, int], levels: Levels) -> tuple[int, int] | None:

@@ -66,6 +66,7 @@ REASSIGN_PARTITIONS = "/admin/reassign_partitions"
 PREFERRED_REPLICA_ELECTION = "/admin/preferred_replica_election"
 PRODUCER_ID_BLOCK = "/latest_producer_id_block"
 HANDLED_BROKER_EPOCHS = "/highwater/broker_epochs"
+FEATURE_LIMITS = "/highwater/features"
 
 PERSISTENT_PATHS: tuple[str, ...] = (
     "/consumers",
@@ -78,6 +79,7 @@ PERSISTENT_PATHS: tuple[str, ...] = (
     PRODUCER_ID_BLOCK,
     LOG_DIR_EVENTS,
     HANDLED_BROKER_EPOCHS,
+    FEATURE_LIMITS,
     *(f"{CONFIG}/{kind}" for kind in CONFIG_TYPES),
 )
 """The znodes that every broker creates empty at its start, with parents, where missing."""
@@ -494,3 +496,18 @@ def decode_handled_epochs(data: bytes) -> dict[BrokerId, BrokerEpoch] | None:
     if not all(is_id(b) and is_whole(e, most=MOST_LONG) for b, e in epochs.items()):
         raise BadZnode(f"{HANDLED_BROKER_EPOCHS} has no epochs by broker: {data[:200]!r}")
     return {BrokerId(int(b)): BrokerEpoch(e) for b, e in epochs.items()}
+
+
+def encode_feature_limits(limits: Mapping[str, int]) -> bytes:
+    """Highwater's own znode, which no other program reads: the highest level of each feature."""
+    return encode_json({"version": 1, "limits": {name: limits[name] for name in sorted(limits)}})
+
+
+def decode_feature_limits(data: bytes) -> dict[str, int]:
+    """Empty where nobody has limited a feature (the znode is created empty)."""
+    if not data:
+        return {}
+    limits = inner(FEATURE_LIMITS, decode_json(FEATURE_LIMITS, data), "limits")
+    if not all(is_whole(level) for level in limits.values()):
+        raise BadZnode(f"{FEATURE_LIMITS} has no levels by feature: {data[:200]!r}")
+    return {str(name): level for name, level in limits.items()}

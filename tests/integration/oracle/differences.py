@@ -79,11 +79,11 @@ folders, and the words of error messages.
 
 
 HEAD_BY_ID = """
-## Where topics are named by their ids
+## Topic ids and features
 
 Apache Kafka 3.9 in ZooKeeper mode gives no ids beside inter.broker.protocol.version 2.6.  So what
-names topics by their ids, and the versions that came later, are compared with Apache Kafka 4.2 in
-KRaft mode (tests/integration/oracle/test_topics_by_id.py).
+names topics by their ids or changes features, and the versions that came later, are compared with
+Apache Kafka 4.2 in KRaft mode (tests/integration/oracle/test_topics_by_id.py).
 
 | API | what | why |
 |---|---|---|

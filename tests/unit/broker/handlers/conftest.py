@@ -220,10 +220,13 @@ class Asker:
         brokers: dict[int, str | None] | None = None,
         host: str = "h",
         ids: dict[str, UUID] | None = None,
-        features: tuple[str, ...] = (TOPIC_IDS,),
+        features: dict[str, int] | None = None,
+        features_epoch: int = -1,
     ) -> Any:
         """Updates as the controller does: leaders by partition, racks by live broker, all on one
-        host; `ids` where topic ids are in use, and perhaps other `features`."""
+        host; `ids` where topic ids are in use, or `features` by their levels."""
+        if features is None:
+            features = {} if ids is None else {TOPIC_IDS: 1}
         live = {1: None, 2: None, 3: None} if brokers is None else brokers
         request = UpdateMetadataRequest(
             controller_id=1,
@@ -245,8 +248,9 @@ class Asker:
                 for topic, partitions in topics.items()
             ],
             features_in_use=[
-                FeatureInUse(name=name, level=1) for name in (() if ids is None else features)
+                FeatureInUse(name=name, level=level) for name, level in features.items()
             ],
+            features_epoch=features_epoch,
             live_brokers=[
                 UpdateMetadataBroker(
                     id=i,

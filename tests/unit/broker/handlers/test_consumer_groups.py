@@ -90,7 +90,7 @@ def run(
 ) -> None:
     async def main(b: Any) -> None:
         await b.services.logs.load("the-cluster", 1)
-        await b.update_metadata(LEADERS, ids={"t": ID}, features=features)
+        await b.update_metadata(LEADERS, ids={"t": ID}, features=dict.fromkeys(features, 1))
         async with trio.open_nursery() as nursery:
             nursery.start_soon(b.services.completions.run)
             await nursery.start(b.services.groups.run)
@@ -410,7 +410,9 @@ async def test_a_regular_expression_stands_for_topics(node: Consumers) -> None:
     (member,) = (await node.describes()).members
     assert member.subscribed_topic_regex == "t.*"
     ids, features = {"t": ID, "tt": OTHER}, (GROUP_VERSION, TOPIC_IDS)
-    await node.b.update_metadata(LEADERS | {"tt": {0: 1}}, ids=ids, features=features)
+    await node.b.update_metadata(
+        LEADERS | {"tt": {0: 1}}, ids=ids, features=dict.fromkeys(features, 1)
+    )
     await trio.sleep(11)
     assert (await node.beat("a", 2)).assignment is None, "it is looked up"
     await trio.sleep(1)

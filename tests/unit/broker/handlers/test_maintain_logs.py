@@ -42,7 +42,7 @@ def test_the_harness_asks_for_what_the_broker_answers() -> None:
 
 def test_no_client_is_told_of_it() -> None:
     assert maintain_logs not in HANDLERS
-    assert struct.pack(">h", maintain_logs.API.key) not in api_versions._encoded(2, ())
+    assert struct.pack(">h", maintain_logs.API.key) not in api_versions._encoded(2, (), -1)
 
 
 @in_broker()
