@@ -14,6 +14,7 @@ from collections.abc import Callable
 
 import trio
 
+from highwater.broker.settings.zookeeper_errors import zookeeper_errors
 from highwater.kafka import znodes
 from highwater.kafka.config import LONG_MAX
 from highwater.kafka.errors import ApiError, ErrorCode
@@ -39,7 +40,8 @@ class ProducerIds:
         if self._next > self._end:
             async with self._lock:
                 if self._next > self._end:  # else another task fetched a block meanwhile
-                    block = await self._take_block()
+                    with zookeeper_errors():
+                        block = await self._take_block()
                     self._next, self._end = block.start, block.end
         producer_id = self._next
         self._next += 1

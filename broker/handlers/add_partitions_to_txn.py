@@ -2,9 +2,10 @@
 
 v0-3 are a producer's: it must name a partition here before it writes to it.  If one of the
 partitions does not exist none is added (OPERATION_NOT_ATTEMPTED at the others).  A producer has
-no partition of an internal topic (TOPIC_AUTHORIZATION_FAILED).  From v4 on brokers
-ask, for many transactions at once, mostly with verifyOnly: may this partition take a batch of that
-transaction (KIP-890)?  v5 adds an error code for the answer, TRANSACTION_ABORTABLE.
+no partition of an internal topic (TOPIC_AUTHORIZATION_FAILED).  From v4 on brokers ask, for many
+transactions at once: may this partition take a batch of that transaction (verifyOnly; KIP-890)?
+Without verifyOnly they add it, for a client of transaction.version 2.  v5 adds an error code for
+the answer, TRANSACTION_ABORTABLE.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any, NamedTuple
 
 from highwater.broker.context import Access, Api, Context, Delayed, Reply
 from highwater.broker.coordinator.pending import Waiting
+from highwater.broker.coordinator.transaction.records import EPOCH_BUMPED
 from highwater.broker.coordinator.transaction.transaction import Identity
 from highwater.broker.request.response import Response
 from highwater.kafka.errors import ApiError, ErrorCode
@@ -114,7 +116,9 @@ def _begin(ctx: Context, one: Asked, together: Together, index: int) -> Codes | 
             return Response()
 
         ticket = Waiting(render)
-        transactions.add_partitions(one.transactional_id, one.producer, partitions, ticket)
+        # only a broker adds by these versions, for a client of transaction.version 2
+        version = EPOCH_BUMPED if ctx.version >= FIRST_BATCHED else 0
+        transactions.add_partitions(one.transactional_id, one.producer, partitions, ticket, version)
         ctx.services.purgatories.submit(ticket, lambda _: None)
     except ApiError as e:
         return one.all(e.code)

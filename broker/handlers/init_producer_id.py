@@ -14,7 +14,6 @@ from highwater.broker.context import Access, Api, Context, Delayed, Need, Reply
 from highwater.broker.coordinator.pending import Waiting
 from highwater.broker.coordinator.transaction.transaction import Identity
 from highwater.broker.request.response import Response
-from highwater.broker.settings.zookeeper_errors import zookeeper_errors
 from highwater.kafka.errors import ApiError, ErrorCode
 from highwater.kafka.security.acls import Operation, ResourceType
 from highwater.kafka.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
@@ -48,16 +47,11 @@ async def handle(ctx: Context, request: Any) -> Reply:
     if request.transactional_id is not None:
         return await _transactional(ctx, request, expected)
     try:
-        producer_id = await _generate(ctx)
+        producer_id = await ctx.services.producer_ids.generate()
     except ApiError:
         # a producer repeats these: it has nothing yet that it could lose
         return error_response(ctx, request, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     return _response(Identity(producer_id, 0))
-
-
-async def _generate(ctx: Context) -> int:
-    with zookeeper_errors():
-        return int(await ctx.services.producer_ids.generate())
 
 
 async def _transactional(ctx: Context, request: Any, expected: Identity | None) -> Reply:
@@ -65,7 +59,7 @@ async def _transactional(ctx: Context, request: Any, expected: Identity | None) 
     fresh_id = None
     if transactions.needs_producer_id(name, request.transaction_timeout_ms, expected):
         try:
-            fresh_id = await _generate(ctx)
+            fresh_id = await ctx.services.producer_ids.generate()
         except ApiError:
             return error_response(ctx, request, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
 

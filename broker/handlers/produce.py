@@ -10,22 +10,26 @@ several steps; the handler waits for that, and with it the connection.
 
 A batch that would begin a transaction in its partition waits before all that: its transaction
 coordinator is asked whether the partition belongs to one (KIP-890).  If the coordinator cannot be
-asked at the moment, the answer is NOT_ENOUGH_REPLICAS, upon which every client tries again.
+asked at the moment, the answer is NOT_ENOUGH_REPLICAS, upon which every client tries again.  From
+v12 on the coordinator adds the partition (transaction.version 2).  While the markers of the
+transaction before are written it cannot, and is asked again for a moment, because the client would
+only do the same.
 
 ApiVersions offers v0 as well, as older librdkafka stops compressing otherwise; v0-2 carry the old
 message formats and are answered UNSUPPORTED_FOR_MESSAGE_FORMAT.  From v13 on topics are named by
-their ids; one that no topic has is UNKNOWN_TOPIC_ID.  Deviations: no down-conversion of any kind;
-v12 adds no partition to a transaction by itself (transaction.version 2).
+their ids; one that no topic has is UNKNOWN_TOPIC_ID.  Deviation: no down-conversion of any kind.
 """
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Awaitable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 import trio
 
+from highwater.base.event_loop import monotonic_ms
 from highwater.broker.context import Access, Api, Context, Delayed, Reply
 from highwater.broker.coordinator.transaction.transaction import Identity
 from highwater.broker.current_leaders import current_leader, endpoints
@@ -73,10 +77,15 @@ API = Api(
 )
 
 ALL = -1
+ADDS_PARTITIONS = 12
+AGAIN_MS, MARKERS_WITHIN_MS = 20, 100
+"""How often, and how long, a coordinator is asked that still has markers to write.  Apache Kafka's
+add.partitions.to.txn.retry.backoff.ms and add.partitions.to.txn.retry.backoff.max.ms."""
 _ASK_AGAIN = frozenset(
     {
         ErrorCode.CONCURRENT_TRANSACTIONS,
         ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.OPERATION_NOT_ATTEMPTED,
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
         ErrorCode.COORDINATOR_NOT_AVAILABLE,
         ErrorCode.NOT_COORDINATOR,
@@ -322,7 +331,9 @@ def append(
     return result, wait
 
 
-def _cannot_verify(code: ErrorCode) -> ApiError:
+def _cannot_verify(code: ErrorCode, version: int) -> ApiError:
+    if code is ErrorCode.CONCURRENT_TRANSACTIONS and version >= ADDS_PARTITIONS:
+        return ApiError(code, "the markers of the producer's last transaction are not written yet")
     if code in _ASK_AGAIN:
         detail = f"the transaction coordinator could not be asked for the partition: {code.name}"
         return ApiError(ErrorCode.NOT_ENOUGH_REPLICAS, detail)
@@ -402,22 +413,30 @@ class VerifiedProduce(DelayedOperation):
         self.asked: dict[TopicPartition, Place] = {}
         self.unanswered = 0
         self.inner: DelayedProduce | None = None
+        self._adds = ctx.version >= ADDS_PARTITIONS
+        self._until_ms = monotonic_ms() + MARKERS_WITHIN_MS
         self._answered = object()
         self.keys = [self._answered, *(place.tp for place in places)]
         self.timeout_ms = request.timeout_ms
 
     def ask(self) -> None:
         """Asks about every batch that begins a transaction in its partition."""
+        self._ask(self.places)
+
+    def _ask(self, places: Sequence[Place]) -> None:
         questions: dict[Identity, list[TopicPartition]] = {}
-        for place in self.places:
+        for place in places:
             producer = self._begin(place)
             if producer is not None:
                 questions.setdefault(producer, []).append(place.tp)
                 self.asked[place.tp] = place
-        self.unanswered = len(questions)
-        name = self.request.transactional_id or ""
+        self.unanswered += len(questions)
+        name, verifier = (
+            self.request.transactional_id or "",
+            self.ctx.services.transactions.verifier,
+        )
         for producer, tps in questions.items():
-            self.ctx.services.transactions.verifier.ask(name, producer, tps, self._hear)
+            verifier.ask(name, producer, tps, self._hear, add=self._adds)
 
     def _begin(self, place: Place) -> Identity | None:
         """The producer, if the batch begins a transaction; the append reports any error."""
@@ -433,21 +452,40 @@ class VerifiedProduce(DelayedOperation):
             producer.epoch,
             header.base_sequence,
             self.ctx.services.world.clock.wall_ms(),
+            always=self._adds,
         )
         return None if place.verification is None else producer
 
     def _hear(self, codes: Mapping[TopicPartition, ErrorCode]) -> None:
-        self.unanswered -= 1
+        if self._is_too_early(codes):
+            self.ctx.services.purgatories.call_at(
+                monotonic_ms() + AGAIN_MS, partial(self._ask_again, tuple(codes))
+            )
+            return
         for tp, code in codes.items():
             if code is not ErrorCode.NONE:
                 self.asked[tp].error = self.asked[tp].error or self._refusal(code)
+        self._one_less()
+
+    def _is_too_early(self, codes: Mapping[TopicPartition, ErrorCode]) -> bool:
+        """Whether markers are still written, and there is time to wait for them."""
+        early = self._adds and ErrorCode.CONCURRENT_TRANSACTIONS in codes.values()
+        return early and monotonic_ms() + AGAIN_MS <= self._until_ms
+
+    def _ask_again(self, tps: Sequence[TopicPartition]) -> None:
+        # with a new verification: the marker that was waited for has dropped the one before
+        self._ask([self.asked[tp] for tp in tps])
+        self._one_less()
+
+    def _one_less(self) -> None:
+        self.unanswered -= 1
         if not self.unanswered:
             self.ctx.services.purgatories.check(self.kind, (self._answered,))
 
     def _refusal(self, code: ErrorCode) -> ApiError:
         if code is ErrorCode.INVALID_TXN_STATE and self.ctx.version >= ABORTABLE:
             code = ErrorCode.TRANSACTION_ABORTABLE
-        return _cannot_verify(code)
+        return _cannot_verify(code, self.ctx.version)
 
     def keep_records(self) -> None:
         """Copies the records: during the wait the request's buffer may be used again."""

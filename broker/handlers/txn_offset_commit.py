@@ -1,9 +1,10 @@
-"""TxnOffsetCommit, API 28, v0-4: commits a group's offsets as part of a transaction.
+"""TxnOffsetCommit, API 28, v0-5: commits a group's offsets as part of a transaction.
 
 They are appended to the group's partition of __consumer_offsets as a batch of the transaction, and
 count once its commit marker is there; until then OffsetFetch with require_stable is told to wait.
 Before the first commit of a transaction the transaction coordinator is asked whether that partition
-belongs to it (KIP-890).  v2 has the leader epoch of the last record, v3 the member (KIP-447).
+belongs to it, and from v5 on the coordinator adds it (KIP-890).  v2 has the leader epoch of the
+last record, v3 the member (KIP-447).
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from highwater.kafka.wire.messages import TxnOffsetCommitResponse
 API = Api(
     key=28,
     name="TxnOffsetCommit",
-    versions=(0, 4),
+    versions=(0, 5),
     access=Access(
         whole=(
             of(ResourceType.TRANSACTIONAL_ID, Operation.WRITE, "transactional_id"),
@@ -39,6 +40,7 @@ API = Api(
 
 FIRST_WITH_MEMBER = 3
 FIRST_WITH_ABORTABLE = 4
+ADDS_PARTITIONS = 5
 _Topic = TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic
 _Partition = _Topic.TxnOffsetCommitResponsePartition
 
@@ -52,8 +54,9 @@ def handle(ctx: Context, request: Any) -> Reply:
     producer = Identity(request.producer_id, request.producer_epoch)
     partition = services.groups.partition_for_commit(request.group_id)
     ticket = Waiting(lambda code: _response(request, errors, code))
+    adds = ctx.version >= ADDS_PARTITIONS
     verification = partition.verify_transaction(
-        producer.producer_id, producer.epoch, -1, services.world.clock.wall_ms()
+        producer.producer_id, producer.epoch, -1, services.world.clock.wall_ms(), always=adds
     )
     member: tuple[str, str | None, int] = ("", None, -1)
     if ctx.version >= FIRST_WITH_MEMBER:
@@ -81,7 +84,7 @@ def handle(ctx: Context, request: Any) -> Reply:
         commit({})
     else:
         services.transactions.verifier.ask(
-            request.transactional_id, producer, [partition.tp], commit
+            request.transactional_id, producer, [partition.tp], commit, add=adds
         )
     return Delayed(ticket)
 

@@ -1,4 +1,4 @@
-"""WriteTxnMarkers, API 27, v0-1: partition leaders write markers for a transaction coordinator.
+"""WriteTxnMarkers, API 27, v0-2: partition leaders write markers for a transaction coordinator.
 
 A marker is a control batch.  It is appended with acks=all, whatever state the producer is in here:
 the coordinator has decided.  Markers of an older coordinator (by coordinator epoch) and of an older
@@ -7,7 +7,9 @@ taken (`membership.marker_fence`).  In a partition of __consumer_offsets the gro
 told, too, as the offsets of the transaction count from there on.  While it is still loading the
 answer is NOT_LEADER_OR_FOLLOWER, and the coordinator asks again.
 
-v1 is a flexible version of the same.
+v1 is a flexible version of the same.  v2 has the transaction.version: with version 2 a marker's
+epoch is above that of the transaction which it ends, so one with the epoch of an open transaction
+comes late, and would end the next one (KIP-1228).
 """
 
 from __future__ import annotations
@@ -16,8 +18,10 @@ import logging
 from typing import Any, ClassVar, NamedTuple
 
 from highwater.broker.context import Access, Api, Context, Delayed, Reply, cluster
+from highwater.broker.coordinator.transaction.records import EPOCH_BUMPED
 from highwater.broker.handlers.produce import ALL, Wait
 from highwater.broker.log.parts import Origin
+from highwater.broker.replica.partition import Partition
 from highwater.broker.request.purgatory import DelayedOperation
 from highwater.broker.request.response import NoResponse, Response
 from highwater.kafka.errors import ApiError, ErrorCode
@@ -32,7 +36,7 @@ log = logging.getLogger(__name__)
 API = Api(
     key=27,
     name="WriteTxnMarkers",
-    versions=(0, 1),
+    versions=(0, 2),
     access=Access(whole=(cluster(Operation.ALTER, Operation.CLUSTER_ACTION),)),
 )
 
@@ -79,11 +83,22 @@ def _append(ctx: Context, entry: Any, tp: TopicPartition) -> Wait:
         services.world.clock.wall_ms(),
     )
     partition = services.replicas.partition(tp)
+    if entry.transaction_version >= EPOCH_BUMPED:
+        _check_epoch(partition, entry)
     info = services.replicas.append(partition, memoryview(batch), ALL, Origin.COORDINATOR)
     end_offset = info.last_offset + 1
     if of_group:
         services.groups.marker_appended(tp, entry.producer_id, commit, end_offset)
     return Wait(partition, end_offset)
+
+
+def _check_epoch(partition: Partition, entry: Any) -> None:
+    known = partition.leader_log().producers.get(entry.producer_id)
+    if known is not None and known.txn_first_offset >= 0 and known.epoch >= entry.producer_epoch:
+        raise ApiError(
+            ErrorCode.INVALID_PRODUCER_EPOCH,
+            f"a marker of epoch {entry.producer_epoch} cannot end a transaction of {known.epoch}",
+        )
 
 
 class DelayedMarkers(DelayedOperation):

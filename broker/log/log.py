@@ -136,7 +136,7 @@ class Log:
         duplicate = prepared.duplicate
         if duplicate is not None:
             return AppendInfo(*duplicate[2:], self.log_start_offset, True)
-        if prepared.started and self.config.verify_transactions:
+        if prepared.started and (self.config.verify_transactions or verification is not None):
             verifications = self.producers.verifications
             for header in headers:
                 verifications.check(header.producer_id, header.base_sequence, verification)

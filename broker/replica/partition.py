@@ -274,16 +274,17 @@ class Partition:
         )
 
     def verify_transaction(
-        self, producer_id: int, epoch: int, sequence: int, wall_ms: int
+        self, producer_id: int, epoch: int, sequence: int, wall_ms: int, *, always: bool = False
     ) -> Verification | None:
         """Begins the verification that `append` needs for a batch that begins a transaction: the
-        transaction coordinator must agree first (KIP-890).  None if it need not be asked.
+        transaction coordinator must agree first (KIP-890).  None if it need not be asked, because
+        a transaction of this epoch is open, or this broker does not verify (unless `always`).
         """
         log = self.leader_log()
-        if not log.config.verify_transactions:
+        if not (always or log.config.verify_transactions):
             return None
         known = log.producers.get(producer_id)
-        if known is not None and known.txn_first_offset >= 0:
+        if known is not None and known.txn_first_offset >= 0 and known.epoch == epoch:
             return None
         return log.producers.verifications.begin(producer_id, epoch, sequence, wall_ms)
 

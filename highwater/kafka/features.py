@@ -23,7 +23,9 @@ from highwater.kafka.types import BrokerInfo
 TOPIC_IDS: Final = "highwater.topic.ids"
 GROUP_VERSION: Final = "group.version"
 """Kafka's feature: the consumer group protocol of KIP-848, whose members name topics by ids."""
-SUPPORTED: Final = {GROUP_VERSION: 1, TOPIC_IDS: 1}
+TRANSACTION_VERSION: Final = "transaction.version"
+"""Kafka's feature: from level 2 on, each end of a transaction gives its producer a new epoch."""
+SUPPORTED: Final = {GROUP_VERSION: 1, TRANSACTION_VERSION: 2, TOPIC_IDS: 1}
 """The features that this program supports, with their levels."""
 KAFKAS: Final = {name: most for name, most in SUPPORTED.items() if not name.startswith("highwater")}
 """Those that clients know, which UpdateFeatures can limit; their lowest level is 0."""
@@ -35,7 +37,8 @@ NO_EPOCH: Final = -1
 """The epoch of finalized features where no controller has named any."""
 
 NEEDED: Final[dict[int, tuple[tuple[int, str], ...]]] = {
-    0: ((13, TOPIC_IDS),),
+    # v12 relies on coordinators that add partitions for brokers
+    0: ((12, TRANSACTION_VERSION), (13, TOPIC_IDS)),
     1: ((13, TOPIC_IDS),),
     8: ((10, TOPIC_IDS),),
     9: ((10, TOPIC_IDS),),

@@ -20,11 +20,17 @@ from typing import TYPE_CHECKING
 import trio
 
 from highwater.base.event_loop import monotonic_ms
+from highwater.broker.coordinator.pending import Waiting
 from highwater.broker.coordinator.runtime import ALL, Coordinator
 from highwater.broker.coordinator.shard import PendingWrite
 from highwater.broker.coordinator.transaction import steps
 from highwater.broker.coordinator.transaction.markers import MarkerSender
-from highwater.broker.coordinator.transaction.records import TransactionRecord, decode, encode
+from highwater.broker.coordinator.transaction.records import (
+    EPOCH_BUMPED,
+    TransactionRecord,
+    decode,
+    encode,
+)
 from highwater.broker.coordinator.transaction.shard import TransactionShard, TransactionWrite
 from highwater.broker.coordinator.transaction.transaction import (
     Identity,
@@ -34,13 +40,13 @@ from highwater.broker.coordinator.transaction.transaction import (
 )
 from highwater.broker.coordinator.transaction.verifier import Verifier
 from highwater.broker.log.parts import Origin
+from highwater.broker.request.response import Response
 from highwater.kafka.errors import ApiError, ErrorCode
 from highwater.kafka.topic_names import TRANSACTION_STATE_TOPIC
 from highwater.kafka.types import TopicPartition
 from highwater.kafka.wire.records import Record, build_batch
 
 if TYPE_CHECKING:
-    from highwater.broker.coordinator.pending import Waiting
     from highwater.broker.metadata.metadata_cache import MetadataCache
     from highwater.broker.replica.partition import Partition
     from highwater.broker.replica.replica_manager import ReplicaManager
@@ -130,12 +136,32 @@ class TransactionCoordinator(Coordinator[TransactionShard, TransactionRecord]):
         producer: Identity,
         partitions: Iterable[TopicPartition],
         ticket: Waiting,
+        client_version: int = 0,
     ) -> None:
         """Handles AddPartitionsToTxn and AddOffsetsToTxn; answers the ticket with an error code."""
         shard = self._named(transactional_id)
         txn = shard.transactions.get(transactional_id)
-        outcome = steps.add_partitions(txn, producer, partitions, self._wall_ms(), ticket)
+        now = self._wall_ms()
+        outcome = steps.add_partitions(txn, producer, partitions, now, ticket, client_version)
         self._apply(shard, txn, outcome)
+
+    def add_by_broker(
+        self,
+        transactional_id: str,
+        producer: Identity,
+        partitions: Sequence[TopicPartition],
+        done: Callable[[ErrorCode], None],
+    ) -> None:
+        """Adds partitions for a broker that got a batch of the transaction: `done` is called with
+        the error code.  Raises ApiError if another broker must be asked."""
+
+        def render(code: ErrorCode) -> Response:
+            done(code)
+            return Response()
+
+        ticket = Waiting(render)
+        self.add_partitions(transactional_id, producer, partitions, ticket, EPOCH_BUMPED)
+        self.purgatories.submit(ticket, lambda _: None)
 
     def verify(
         self, transactional_id: str, producer: Identity, partitions: Iterable[TopicPartition]
@@ -149,6 +175,25 @@ class TransactionCoordinator(Coordinator[TransactionShard, TransactionRecord]):
         shard = self._named(transactional_id)
         txn = shard.transactions.get(transactional_id)
         self._apply(shard, txn, steps.end(txn, producer, commit, self._wall_ms(), ticket))
+
+    def ends_last_epoch(self, transactional_id: str) -> bool:
+        """Whether `end_and_bump` needs a fresh producer id; raises what `end` raises."""
+        found = self._named(transactional_id).transactions.get(transactional_id)
+        return steps.ends_last_epoch(found)
+
+    def end_and_bump(
+        self,
+        transactional_id: str,
+        producer: Identity,
+        commit: bool,
+        fresh_id: int | None,
+        ticket: Waiting,
+    ) -> None:
+        """Handles EndTxn from v5 on: the ticket is answered with an Identity or an error code."""
+        shard = self._named(transactional_id)
+        txn = shard.transactions.get(transactional_id)
+        now = self._wall_ms()
+        self._apply(shard, txn, steps.end_and_bump(txn, producer, commit, fresh_id, now, ticket))
 
     # ---------------------------------------------------------------- administration
 

@@ -19,7 +19,11 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
-from highwater.broker.coordinator.transaction.records import State, StoredTransaction
+from highwater.broker.coordinator.transaction.records import (
+    EPOCH_BUMPED,
+    State,
+    StoredTransaction,
+)
 from highwater.broker.membership.marker_fence import PURPOSE
 from highwater.broker.membership.peer_link import Link
 from highwater.kafka.errors import ErrorCode
@@ -39,6 +43,8 @@ log = logging.getLogger(__name__)
 
 VERSION = 0
 """The version in inter.broker.protocol.version 2.6."""
+VERSION_WITH_EPOCHS = 2
+"""The first that tells the transaction.version; for brokers that know it."""
 AGAIN_S = 0.1
 LOOK_S = 0.5
 AT_ONCE = 1000
@@ -195,12 +201,16 @@ class _Broker:
                 self.sender.answered(taken, errors_of(answer))
 
     async def _ask(self, taken: dict[Key, Wanted]) -> Any:
-        pending = await self._link.begin(request_of(taken.values()), VERSION)
+        version = VERSION
+        if any(wanted.decision.client_version == EPOCH_BUMPED for wanted in taken.values()):
+            newest = await self._link.newest_version(WriteTxnMarkersRequest.API_KEY)
+            version = VERSION_WITH_EPOCHS if newest >= VERSION_WITH_EPOCHS else VERSION
+        pending = await self._link.begin(request_of(taken.values()), version)
         deadline = trio.current_time() + self._link.timeout_s
         while trio.current_time() < deadline:
             body = await self._look(pending)
             if body is not None:
-                return decode_response(WriteTxnMarkersRequest.API_KEY, VERSION, body)
+                return decode_response(WriteTxnMarkersRequest.API_KEY, version, body)
             if self.sender.leads_none(self.broker_id, taken.values()):
                 raise TimeoutError("it leads none of the partitions any more")
         raise TimeoutError("no answer")
@@ -234,6 +244,7 @@ def request_of(markers: Iterable[Wanted]) -> WriteTxnMarkersRequest:
                     for name, indexes in topics.items()
                 ],
                 coordinator_epoch=group[0].shard.coordinator_epoch,
+                transaction_version=decision.client_version,
             )
         )
     return WriteTxnMarkersRequest(markers=entries)

@@ -10,6 +10,11 @@ here and by every partition that has a marker of the higher epoch.  The zombie's
 aborted first, under a higher epoch that no producer gets; meanwhile the new producer must repeat
 its request.
 
+A client of transaction.version 2 gets a new epoch with each end of a transaction (`end_and_bump`;
+KIP-890, part 2).  The markers carry the new epoch, so that no batch or EndTxn of the transaction
+before can belong to the next one.  When the epochs of a producer id are used up, the client gets
+another id, which becomes the stored one when all markers are written.
+
 Source: kafka.coordinator.transaction.TransactionCoordinator.
 """
 
@@ -19,6 +24,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from highwater.broker.coordinator.transaction.records import (
+    EPOCH_BUMPED,
     NO_EPOCH,
     NO_ID,
     NO_TIMESTAMP,
@@ -121,8 +127,9 @@ def init(
 
 
 def _is_it(stored: StoredTransaction, expected: Identity) -> bool:
-    """Whether the producer id is the stored one or the one before; `init` checks its epoch."""
-    if expected.producer_id == stored.producer_id:
+    """Whether the producer id is the stored one, or the one before or after; `init` checks its
+    epoch."""
+    if expected.producer_id == stored.producer_id or _is_next(stored, expected):
         return True
     exhausted = expected.epoch >= MAX_EPOCH - 1
     return exhausted and expected.producer_id == stored.last_producer_id
@@ -167,11 +174,13 @@ def _become(
 def _fence(
     txn: Transaction, stored: StoredTransaction, now_ms: int, ticket: Ticket | None
 ) -> Outcome:
-    """Aborts an open transaction under a higher epoch, which no producer is ever given."""
+    """Aborts an open transaction under a higher epoch.  No producer is given that epoch, but for
+    one of transaction.version 2 that aborts its transaction or claims its old identity."""
     value = replace(
         stored,
         epoch=min(stored.epoch + 1, MAX_EPOCH),
-        last_epoch=NO_EPOCH,
+        # a client of transaction.version 2 may learn of the abort, and go on in the new epoch
+        last_epoch=stored.epoch if stored.client_version == EPOCH_BUMPED else NO_EPOCH,
         state=State.PREPARE_ABORT,
         updated_ms=now_ms,
     )
@@ -209,11 +218,20 @@ def time_out(txn: Transaction, now_ms: int, monotonic_ms: int) -> Outcome:
 
 def _of(txn: Transaction | None, producer: Identity) -> StoredTransaction | ErrorCode:
     """The stored state for this producer, or the error that refuses the producer."""
-    if txn is None or txn.stored is None or txn.producer_id != producer.producer_id:
+    if txn is None or txn.stored is None:
+        return ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    if _is_next(txn.stored, producer):
+        return ErrorCode.CONCURRENT_TRANSACTIONS
+    if txn.producer_id != producer.producer_id:
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING
     if txn.epoch != producer.epoch:
         return ErrorCode.PRODUCER_FENCED
     return txn.stored
+
+
+def _is_next(stored: StoredTransaction, producer: Identity) -> bool:
+    """Whether this is the identity that the producer will have when all markers are written."""
+    return stored.next_producer_id != NO_ID and producer == Identity(stored.next_producer_id, 0)
 
 
 def add_partitions(
@@ -222,6 +240,7 @@ def add_partitions(
     partitions: Iterable[TopicPartition],
     now_ms: int,
     ticket: Ticket,
+    client_version: int = 0,
 ) -> Outcome:
     """Adds partitions, of which the first begins the transaction; answers with an error code."""
     stored = _of(txn, producer)
@@ -242,6 +261,7 @@ def add_partitions(
         updated_ms=now_ms,
         started_ms=stored.started_ms if ongoing else now_ms,
         last_producer_id=stored.producer_id,
+        client_version=max(client_version, stored.client_version if ongoing else 0),
     )
     return _write(txn, value, ticket)
 
@@ -278,13 +298,98 @@ def end(
         return _answer(ticket, ErrorCode.NONE)
     if stored.state is not State.ONGOING:
         return _answer(ticket, ErrorCode.INVALID_TXN_STATE)
-    value = replace(stored, state=prepare, updated_ms=now_ms)
+    value = replace(stored, state=prepare, updated_ms=now_ms, client_version=0)
 
     def then(error: ErrorCode) -> Outcome:
         code = _WRITE_ERRORS.get(error, error)
         return Outcome([(ticket, code)], send_markers=error is ErrorCode.NONE)
 
     return Outcome(write=Write(TransactionRecord(txn.transactional_id, value), then))
+
+
+def ends_last_epoch(txn: Transaction | None) -> bool:
+    """Whether `end_and_bump` will need a fresh producer id."""
+    return txn is not None and txn.stored is not None and txn.epoch_is_exhausted
+
+
+def end_and_bump(
+    txn: Transaction | None,
+    producer: Identity,
+    commit: bool,
+    fresh_id: int | None,
+    now_ms: int,
+    ticket: Ticket,
+) -> Outcome:
+    """The ticket is answered with the Identity for the next transaction, or an error code.
+
+    An abort may also end a transaction to which nothing was added.  A producer that repeats its
+    request is known by the epoch before the stored one, and gets the same answer again.
+    """
+    if txn is None or txn.stored is None:
+        return _answer(ticket, ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+    if txn.pending:
+        return _answer(ticket, ErrorCode.CONCURRENT_TRANSACTIONS)
+    stored = txn.stored
+    if _repeats(stored, producer):
+        return _answer(ticket, _again(stored, commit))
+    checked = _of(txn, producer)
+    if isinstance(checked, ErrorCode):
+        return _answer(ticket, checked)
+    if stored.epoch >= MAX_EPOCH:
+        return _answer(ticket, ErrorCode.PRODUCER_FENCED)
+    if stored.state.is_prepared:
+        return _answer(ticket, ErrorCode.CONCURRENT_TRANSACTIONS)
+    ongoing = stored.state is State.ONGOING
+    if commit and not ongoing:
+        return _answer(ticket, ErrorCode.INVALID_TXN_STATE)
+    exhausted = txn.epoch_is_exhausted
+    if exhausted and fresh_id is None:
+        return _answer(ticket, ErrorCode.CONCURRENT_TRANSACTIONS)
+    after = Identity(stored.producer_id, stored.epoch + 1)
+    value = replace(
+        stored,
+        epoch=after.epoch,
+        last_epoch=stored.epoch,
+        state=State.PREPARE_COMMIT if commit else State.PREPARE_ABORT,
+        partitions=stored.partitions if ongoing else (),
+        updated_ms=now_ms,
+        last_producer_id=stored.producer_id,
+        previous_producer_id=NO_ID,
+        next_producer_id=NO_ID,
+        client_version=EPOCH_BUMPED,
+    )
+    if exhausted and fresh_id is not None:
+        after = Identity(fresh_id, 0)
+        value = replace(value, next_producer_id=fresh_id)
+
+    def then(error: ErrorCode) -> Outcome:
+        answer = after if error is ErrorCode.NONE else _WRITE_ERRORS.get(error, error)
+        return Outcome([(ticket, answer)], send_markers=error is ErrorCode.NONE)
+
+    return Outcome(write=Write(TransactionRecord(txn.transactional_id, value), then))
+
+
+def _repeats(stored: StoredTransaction, producer: Identity) -> bool:
+    """Whether the last end of a transaction was that of this identity."""
+    if stored.client_version != EPOCH_BUMPED or stored.state in (State.EMPTY, State.ONGOING):
+        return False
+    if producer.producer_id == stored.producer_id:
+        return producer.epoch + 1 == stored.epoch
+    exhausted = producer.epoch == MAX_EPOCH - 1 and stored.epoch == 0
+    return exhausted and producer.producer_id == stored.previous_producer_id
+
+
+def _again(stored: StoredTransaction, commit: bool) -> Identity | ErrorCode:
+    """The answer to a repeated request."""
+    prepare = State.PREPARE_COMMIT if commit else State.PREPARE_ABORT
+    complete = State.COMPLETE_COMMIT if commit else State.COMPLETE_ABORT
+    if stored.state is prepare:
+        return ErrorCode.CONCURRENT_TRANSACTIONS
+    if stored.state is not complete:
+        return ErrorCode.INVALID_TXN_STATE
+    if stored.epoch >= MAX_EPOCH:  # fenced with its last epoch, which no producer gets
+        return ErrorCode.PRODUCER_FENCED
+    return Identity(stored.producer_id, stored.epoch)
 
 
 # ------------------------------------------------------------------------------------- afterwards
@@ -304,7 +409,16 @@ def complete(txn: Transaction, now_ms: int) -> Outcome:
         return Outcome()
     commit = stored.state is State.PREPARE_COMMIT
     state = State.COMPLETE_COMMIT if commit else State.COMPLETE_ABORT
-    return _write(txn, replace(stored, state=state, partitions=(), updated_ms=now_ms), None)
+    value = replace(stored, state=state, partitions=(), updated_ms=now_ms)
+    if stored.next_producer_id != NO_ID:
+        value = replace(
+            value,
+            producer_id=stored.next_producer_id,
+            epoch=0,
+            previous_producer_id=stored.producer_id,
+            next_producer_id=NO_ID,
+        )
+    return _write(txn, value, None)
 
 
 def expire(txn: Transaction, now_ms: int, expiration_ms: int) -> Outcome:

@@ -1,9 +1,11 @@
-"""Asks a transaction coordinator whether a partition belongs to a producer's open transaction.
+"""Asks a transaction coordinator whether a partition belongs to a producer's open transaction, or,
+for a client of transaction.version 2, to add the partition to it.
 
-If this broker is the coordinator, the answer comes at once.  Other coordinators get the question in
-an AddPartitionsToTxn v4 with verifyOnly.  Each has one request under way; the next takes all
-questions that have come meanwhile, one for each transactional id.  A broker that does not know v4
-(before 3.5) cannot answer, so transactions that it coordinates are not protected.
+If this broker is the coordinator, the answer to the first comes at once.  Other coordinators get
+the question in an AddPartitionsToTxn v4, with or without verifyOnly.  Each has one request under
+way; the next takes all questions that have come meanwhile, one for each transactional id.  A broker
+that does not know v4 (before 3.5) cannot answer, so transactions that it coordinates are not
+protected, and get no partition by themselves.
 
 Source: kafka.server.AddPartitionsToTxnManager; KIP-890.
 """
@@ -43,6 +45,8 @@ class Question(NamedTuple):
     transactional_id: str
     producer: Identity
     partitions: Sequence[TopicPartition]
+    add: bool
+    """Whether to add the partitions where they are missing."""
     done: Done
 
     def answer(self, code: ErrorCode) -> None:
@@ -57,6 +61,14 @@ class Knows(Protocol):
     def verify(
         self, transactional_id: str, producer: Identity, partitions: Iterable[TopicPartition]
     ) -> Answers: ...
+
+    def add_by_broker(
+        self,
+        transactional_id: str,
+        producer: Identity,
+        partitions: Sequence[TopicPartition],
+        done: Callable[[ErrorCode], None],
+    ) -> None: ...
 
 
 class Verifier:
@@ -82,16 +94,13 @@ class Verifier:
         producer: Identity,
         partitions: Sequence[TopicPartition],
         done: Done,
+        *,
+        add: bool = False,
     ) -> None:
-        question = Question(transactional_id, producer, partitions, done)
+        question = Question(transactional_id, producer, partitions, add, done)
         leader = self._metadata.leader_of(self._coordinator.partition_of(transactional_id))
         if leader == self._config.broker_id:
-            try:
-                answers = self._coordinator.verify(transactional_id, producer, partitions)
-            except ApiError as e:
-                question.answer(e.code)
-            else:
-                done({tp: translated(code) for tp, code in answers.items()})
+            self._ask_here(question)
         elif leader < 0 or self._nursery is None:
             question.answer(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         else:
@@ -102,6 +111,18 @@ class Verifier:
                 self._nursery.start_soon(broker.run)
             broker.questions.append(question)
             broker.news.set()
+
+    def _ask_here(self, question: Question) -> None:
+        asked = question.transactional_id, question.producer, question.partitions
+        try:
+            if question.add:
+                self._coordinator.add_by_broker(*asked, lambda c: question.answer(translated(c)))
+                return
+            answers = self._coordinator.verify(*asked)
+        except ApiError as e:
+            question.answer(e.code)
+        else:
+            question.done({tp: translated(code) for tp, code in answers.items()})
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         async with trio.open_nursery() as nursery:
@@ -128,7 +149,9 @@ class _Broker:
                 if await self._link.newest_version(AddPartitionsToTxnRequest.API_KEY) < VERSION:
                     log.warning("broker %d cannot verify transactions", self._link.broker_id)
                     for question in asked.values():
-                        question.answer(ErrorCode.NONE)
+                        question.answer(
+                            ErrorCode.INVALID_TXN_STATE if question.add else ErrorCode.NONE
+                        )
                     continue
                 answer = await self._link.call(request_of(asked.values()), VERSION)
             except (OSError, BadMessage) as e:
@@ -174,7 +197,7 @@ def request_of(questions: Any) -> AddPartitionsToTxnRequest:
                 transactional_id=question.transactional_id,
                 producer_id=question.producer.producer_id,
                 producer_epoch=question.producer.epoch,
-                verify_only=True,
+                verify_only=not question.add,
                 topics=[topic_class(name=n, partitions=ps) for n, ps in topics.items()],
             )
         )

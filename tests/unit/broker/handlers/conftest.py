@@ -34,7 +34,7 @@ from highwater.broker.services import Services
 from highwater.kafka import znodes
 from highwater.kafka.config import Config
 from highwater.kafka.errors import ApiError, ErrorCode
-from highwater.kafka.features import TOPIC_IDS
+from highwater.kafka.features import TOPIC_IDS, TRANSACTION_VERSION
 from highwater.kafka.security.authentication import Authentication
 from highwater.kafka.types import BrokerEpoch, BrokerId, TopicPartition
 from highwater.kafka.wire.codec import (
@@ -226,7 +226,7 @@ class Asker:
         """Updates as the controller does: leaders by partition, racks by live broker, all on one
         host; `ids` where topic ids are in use, or `features` by their levels."""
         if features is None:
-            features = {} if ids is None else {TOPIC_IDS: 1}
+            features = {} if ids is None else {TOPIC_IDS: 1, TRANSACTION_VERSION: 2}
         live = {1: None, 2: None, 3: None} if brokers is None else brokers
         request = UpdateMetadataRequest(
             controller_id=1,

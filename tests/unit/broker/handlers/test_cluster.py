@@ -383,7 +383,7 @@ async def test_api_versions(b: Any, version: int) -> None:
     assert not needs_a_feature & offered.keys()
     assert offered[18] == (0, 4)
     assert offered[3] == (0, 13)
-    assert [offered[key][1] for key in (0, 1, 8, 9)] == [12, 12, 9, 9], "no topic has an id"
+    assert [offered[key][1] for key in (0, 1, 8, 9)] == [11, 12, 9, 9], "no topic has an id"
     assert offered[0][0] == 0, "or older librdkafka stops compressing"
     assert offered[4][1] == 4, "what inter.broker.protocol.version 2.6 speaks, and no more"
     if version >= 3:

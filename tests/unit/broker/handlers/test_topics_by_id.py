@@ -26,6 +26,7 @@ from highwater.broker.replica.partition import LeaderAndIsr
 from highwater.broker.replica.partition_states import LeaderAndIsrUpdate
 from highwater.broker.request.response import FileSlice, Response
 from highwater.kafka.errors import ErrorCode
+from highwater.kafka.features import TRANSACTION_VERSION
 from highwater.kafka.security.acls import Acls, Entry, Operation, Permission, Resource, ResourceType
 from highwater.kafka.topic_ids import made_of, unknown_name
 from highwater.kafka.types import BrokerId, ControllerEpoch, LeaderEpoch, TopicPartition, ZkVersion
@@ -151,17 +152,17 @@ async def test_metadata_has_ids_while_they_are_in_use(b: Any) -> None:
 
 
 @in_broker()
-async def test_versions_are_offered_while_ids_are_in_use(b: Any) -> None:
+async def test_versions_are_offered_while_their_features_are_in_use(b: Any) -> None:
     async def offered() -> list[int]:
         request = ApiVersionsRequest(client_software_name="a", client_software_version="1")
         found = await b.ask(api_versions, 3, request)
         most = {k.api_key: k.max_version for k in found.api_keys}
         return [most[key] for key in (0, 1, 8, 9)]
 
-    assert await offered() == [12, 12, 9, 9]
+    assert await offered() == [11, 12, 9, 9]
     await b.update_metadata({}, ids={})
     assert await offered() == [13, 17, 10, 10]
-    await b.update_metadata({})
+    await b.update_metadata({}, features={TRANSACTION_VERSION: 1})
     assert await offered() == [12, 12, 9, 9]
 
 

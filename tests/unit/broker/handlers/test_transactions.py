@@ -129,6 +129,7 @@ class Node(Led):
             producer_id=who[0], producer_epoch=who[1], transaction_result=commit,
             topics=[entry.WritableTxnMarkerTopic(name=topic, partition_indexes=[0])],
             coordinator_epoch=self.epoch if epoch < 0 else epoch,
+            transaction_version=2 if version >= 2 else 0,
         )  # fmt: skip
         request = WriteTxnMarkersRequest(markers=[marker])
         found = await self.b.ask(write_txn_markers, version, request)

@@ -270,8 +270,21 @@ def test_verification(table: Table) -> None:
     assert steps.verify(table.txn, me, [A]) == {A: ErrorCode.TRANSACTION_ABORTABLE}
 
 
+IDLE = (State.EMPTY, State.COMPLETE_COMMIT, State.COMPLETE_ABORT)
+ALLOWED = {
+    *((state, State.EMPTY) for state in IDLE),
+    *((state, State.ONGOING) for state in (*IDLE, State.ONGOING)),
+    (State.ONGOING, State.PREPARE_COMMIT),
+    (State.ONGOING, State.PREPARE_ABORT),
+    (State.PREPARE_COMMIT, State.COMPLETE_COMMIT),
+    (State.PREPARE_ABORT, State.COMPLETE_ABORT),
+}
+
+
 class Life(RuleBasedStateMachine):
     """Any event may happen to the id, in any order; no answer given may become false."""
+
+    allowed = ALLOWED
 
     def __init__(self) -> None:
         super().__init__()
@@ -363,7 +376,7 @@ class Life(RuleBasedStateMachine):
             value = record.value
             assert value is not None
             if before is not None:
-                assert (before.state, value.state) in ALLOWED
+                assert (before.state, value.state) in self.allowed
                 assert (value.producer_id, value.epoch) >= (before.producer_id, before.epoch)
             before = value
         for who, commit in self.ended:
@@ -374,17 +387,6 @@ class Life(RuleBasedStateMachine):
                 == (state, who.producer_id, who.epoch)
                 for r in self.table.log
             ), f"{who} was told that its transaction has ended"
-
-
-_IDLE = (State.EMPTY, State.COMPLETE_COMMIT, State.COMPLETE_ABORT)
-ALLOWED = {
-    *((state, State.EMPTY) for state in _IDLE),
-    *((state, State.ONGOING) for state in (*_IDLE, State.ONGOING)),
-    (State.ONGOING, State.PREPARE_COMMIT),
-    (State.ONGOING, State.PREPARE_ABORT),
-    (State.PREPARE_COMMIT, State.COMPLETE_COMMIT),
-    (State.PREPARE_ABORT, State.COMPLETE_ABORT),
-}
 
 
 @pytest.mark.thorough
