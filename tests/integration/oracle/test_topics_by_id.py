@@ -1,5 +1,6 @@
-"""Requests that name topics by their ids, or change features, to Highwater and to Apache Kafka 4.2:
-equal answers.
+"""Requests that came after Apache Kafka 3.9, to Highwater and to Apache Kafka 4.2: equal answers.
+
+They name topics by their ids, change features, and end transactions with a new epoch.
 
 One broker each, as nothing here depends on more.  Apache Kafka runs in KRaft mode, where topics
 have ids.  Deliberate differences are in differences_by_id.toml.
@@ -22,7 +23,7 @@ from highwater.cluster.target import QUICK
 from highwater.kafka.wire.record_codec import Record
 from highwater.kafka.wire.records import build_batch
 from tests.background import BackgroundCluster
-from tests.integration.oracle import differences, script_admin, script_features
+from tests.integration.oracle import differences, script_admin, script_epoch_bumps, script_features
 from tests.integration.oracle.asking import Case, Difference, Offered, Side, compare
 from tests.integration.oracle.bodies import plain
 
@@ -278,7 +279,7 @@ async def run(ours: Side, theirs: Side) -> tuple[int, list[Difference]]:
     try:
         asked = differences.api_versions()
         told = [await side.ask(1, API_VERSIONS, 0, asked) for side in (ours, theirs)]
-        both = [*script_features.cases(), *cases()]
+        both = [*script_features.cases(), *cases(), *script_epoch_bumps.cases()]
         return await compare(ours, theirs, Offered(*map(plain, told)), both)
     finally:
         ours.close()
