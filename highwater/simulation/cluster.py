@@ -50,6 +50,8 @@ class Shape:
     segment_bytes: int = 4096
     control_plane: bool = True
     flush_every_batch: bool = False
+    epoch_bumps: bool = False
+    """Whether most transactional producers speak transaction.version 2."""
     cleaner_backoff_ms: int = 15_000
     internal_segment_bytes: int | None = None
     """Segment size of the coordinators' topics; small segments are rolled and cleaned in a seed."""

@@ -78,6 +78,11 @@ PARTS: tuple[type[Part], ...] = (
     TrimmedTransactions,
     EpochReader,
     ChangingSettings,
+    _switch(
+        "epoch_bumps",
+        "Transactional producers get a new epoch with each end (transaction.version 2).",
+        epoch_bumps=True,
+    ),
     Unclean,
     ColdReads,
     _switch("stalls", "All processes stand still at once, now and then."),

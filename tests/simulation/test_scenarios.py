@@ -60,6 +60,7 @@ BROKEN = [
     ("copied-to-its-end", "159-a-compacted-log-has-no-end"),
     ("late-marker", "100-a-marker-of-a-former-coordinator"),
     ("marker-sent-again", "158-markers-of-a-connection-given-up"),
+    ("late-requests", "339-an-end-of-the-epoch-before"),
     ("deleted-for-good", "113-deleted-until-the-power-goes"),
     ("deleted-meanwhile", "334-a-topic-that-was-deleted-meanwhile-stays"),
 ]  # fmt: skip

@@ -1,6 +1,8 @@
-"""Markers that are so long on their way that their producer's next transaction is open."""
+"""Markers and requests so long on their way that their producer's next transaction is open."""
 
 from __future__ import annotations
+
+from functools import partial
 
 import trio
 
@@ -26,10 +28,12 @@ AFTER_A_RETRY_S = 8.0
 
 
 class _Writer:
-    """A transactional producer that keeps its producer epoch, and so its place in DATA."""
+    """A transactional producer that keeps its producer epoch, and so its place in DATA, unless it
+    `bumps` the epoch with each end (transaction.version 2)."""
 
-    def __init__(self, stage: Stage) -> None:
+    def __init__(self, stage: Stage, *, bumps: bool = False) -> None:
         self._stage = stage
+        self._bumps = bumps
         self.client = stage.new_client_of(TxnClient, "writer")
         self._producer = (-1, -1)
         self._sequence = 0
@@ -48,28 +52,42 @@ class _Writer:
             self.client.lose(TRANSACTION, NAME)
             await self.client.add(NAME, self._producer, DATA)
 
-        await self._stage.insist(add)
+        if not self._bumps:
+            await self._stage.insist(add)
+        await self._stage.insist(partial(self.send, value))
+        self._sequence += 1
+
+    async def send(self, value: str) -> None:
+        """One attempt to send a record, as the next one of the producer."""
         record = Record(None, value.encode(), 1_700_000_000_000)
         batch = build_batch(
             [record], producer_id=self._producer[0], producer_epoch=self._producer[1],
             base_sequence=self._sequence, attributes=TRANSACTIONAL,
         )  # fmt: skip
-        await self.client.send(NAME, DATA, bytes(batch))
-        self._sequence += 1
+        await self.client.send(NAME, DATA, bytes(batch), bumps=self._bumps)
 
     async def end(self, commit: bool) -> None:
-        await self.client.end(NAME, self._producer, commit)
+        before = self._producer
+        self._producer = await self.client.end(NAME, before, commit, bumps=self._bumps)
+        if self._producer != before:
+            self._sequence = 0
 
     async def read(self) -> list[str]:
         """All committed values."""
         found, _, _ = await self.client.read(DATA, 0)
         return [value.decode() for _, value in found]
 
+    def as_before(self) -> _Writer:
+        """Another one that sends what this one could have sent a while ago."""
+        former = _Writer(self._stage, bumps=self._bumps)
+        former._producer, former._sequence = self._producer, self._sequence
+        return former
 
-async def _begin(stage: Stage) -> tuple[_Writer, int, int, int]:
+
+async def _begin(stage: Stage, *, bumps: bool = False) -> tuple[_Writer, int, int, int]:
     """A writer, its coordinator, the leader of its partition, and a third broker."""
     await stage.start(1, 2, 3)
-    writer = _Writer(stage)
+    writer = _Writer(stage, bumps=bumps)
     await writer.begin()
     name, _ = await writer.client.coordinator(TRANSACTION, NAME)
     coordinator = int(name.rpartition("-")[2])
@@ -127,9 +145,36 @@ async def marker_sent_again(stage: Stage) -> None:
     stage.in_order(again, passed_over)
 
 
+async def late_requests(stage: Stage) -> None:
+    """A producer of transaction.version 2 has ended a transaction, and is in the next one.  Then
+    comes what it had sent in the first one: an EndTxn, whose answer was lost, and a batch.  Neither
+    may end the open transaction, or be part of it.  (In version 1 the EndTxn would: the two
+    transactions have the same epoch.)"""
+    writer, _, _, _ = await _begin(stage, bumps=True)
+    await writer.write("kept")
+    late = writer.as_before()
+    await writer.end(commit=True)
+    await writer.write("never")
+    for commit in (True, False):
+        await stage.fails(partial(late.end, commit=commit), "PRODUCER_FENCED")
+    await stage.fails(partial(late.send, "late"), "INVALID_PRODUCER_EPOCH")
+    await writer.write("never, either")
+    stage.check(await writer.read() == ["kept"], "a late request has committed what is open")
+    await writer.end(commit=False)
+    await writer.write("kept, too")
+    await writer.end(commit=True)
+    found: list[str] = []
+    with trio.move_on_after(2 * LATE_S):
+        while found != ["kept", "kept, too"]:
+            found = await writer.read()
+    stage.check(found == ["kept", "kept, too"], f"{found} is committed")
+
+
 SCENARIOS = (
     Scenario("late-marker", "a marker of a former coordinator meets the next transaction",
              Shape(brokers=3, min_isr=2, lag_ms=3000), late_marker),
     Scenario("marker-sent-again", "a marker of a connection that was given up meets the next one",
              Shape(brokers=3, min_isr=2, lag_ms=3000), marker_sent_again),
+    Scenario("late-requests", "an EndTxn and a batch of an ended transaction meet the next one",
+             Shape(brokers=3, min_isr=2, lag_ms=3000), late_requests),
 )  # fmt: skip

@@ -98,7 +98,7 @@ def cases() -> list[Case]:
              versions=(4, 4), until=lambda a: a["coordinators"][0]["error_code"] == 0)
         for name, kind in COORDINATORS.items()
     ]  # fmt: skip
-    taken = {"until": lambda a: a["error_code"] == 0}
+    taken: dict[str, Any] = {"until": lambda a: a["error_code"] == 0}
 
     def committed(answer: Any) -> bool:
         return bool(answer["topics"][0]["partitions"][0]["error_code"] == 0)

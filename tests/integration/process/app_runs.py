@@ -13,7 +13,7 @@ from highwater.cluster.processes.zookeeper_process import find_java
 from highwater.maven import Artifact, cache_dir, fetch_jars
 from tests import guarded
 
-STREAMS: Final = "3.9.2"
+STREAMS: Final = "4.2.0"
 ARTIFACTS: Final = (
     Artifact("org.apache.kafka", "kafka-streams", STREAMS),
     Artifact("org.slf4j", "slf4j-reload4j", "1.7.36"),

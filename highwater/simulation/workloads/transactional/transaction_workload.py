@@ -19,8 +19,10 @@ or UNKNOWN if an answer was lost.
 
 An EndTxn whose answer was lost may still be in flight when its retry is answered.  It would then
 end the producer's next transaction, because nothing in the request names its transaction.  So a
-producer that has seen this raises its epoch before it goes on, as KIP-890 does for every
-transaction.
+producer that has seen this raises its epoch before it goes on.
+
+With --epoch-bumps most producers speak transaction.version 2: they add no partitions, get a new
+epoch with each end, and need no such care (KIP-890).
 
 Losses of records, markers, decisions or commits in a careless power loss are excused, with
 everything that depends on them (`allowed_losses`).  So are records that somebody was asked to
@@ -92,11 +94,14 @@ class Transactions(Part):
         """The end of the last read of each partition."""
         self.deleted: Mapping[TopicPartition, int] = defaultdict(int)
         """Records below may be gone."""
+        self.bumps = False
+        """Whether most producers speak transaction.version 2."""
 
     @classmethod
     def of(cls, shared: Shared) -> Self:
         part = super().of(shared)
         part.deleted = shared.cluster.requested.deletions
+        part.bumps = shared.cluster.shape.epoch_bumps
         return part
 
     def clients(self) -> Works:
@@ -111,7 +116,8 @@ class Transactions(Part):
         async with trio.open_nursery() as nursery:
             while True:
                 self.instances += 1
-                producer = Producer(self, client, name, self.instances)
+                bumps = self.bumps and random.random() < 0.8
+                producer = Producer(self, client, name, self.instances, bumps=bumps)
                 if random.random() < 0.4:  # this producer is hijacked while it goes on
                     nursery.start_soon(producer.run, random.randint(2, 6))
                     await trio.sleep(random.uniform(0.2, 3.0))
@@ -332,8 +338,11 @@ class Producer:
         name: str,
         instance: int,
         timeout_ms: int = TIMEOUT_MS,
+        *,
+        bumps: bool = False,
     ) -> None:
         self.all = transactions
+        self.bumps = bumps
         self.client = client
         self.name = name
         self.instance = instance
@@ -350,10 +359,13 @@ class Producer:
 
     async def join(self, told: Told, call: Callable[[], Awaitable[Any]]) -> None:
         """Adds to the transaction, at its coordinator, something to which it writes."""
-        for log in (DECISIONS, GROUPS):
-            told.begun.setdefault(log, self._moment(log))
+        self._begins(told)
         await self.all.attempt(self.client, call, self._lose)
         told.let_in = told.let_in or self._moment(GROUPS)
+
+    def _begins(self, told: Told) -> None:
+        for log in (DECISIONS, GROUPS):
+            told.begun.setdefault(log, self._moment(log))
 
     async def run(self, transactions: int) -> None:
         random = self.client._world.random
@@ -372,13 +384,17 @@ class Producer:
         self.me = await self.all.attempt(
             self.client, lambda: self.client.init(self.name, self.timeout_ms, expected), self._lose
         )
+        self._given(before)
+        self.uncertain = False
+        self.all.count["txn inits"] += 1
+
+    def _given(self, before: Moment) -> None:
+        """Notes this producer's new identity."""
         ledger = self.all.ledger
         if self.me > ledger.newest.get(self.name, (-1, -1)):
             ledger.newest[self.name] = self.me
             ledger.given[self.name] = (before, self._moment(DECISIONS))
         self.sequences.clear()
-        self.uncertain = False
-        self.all.count["txn inits"] += 1
 
     def told(self) -> Told:
         """Makes the record of a transaction that begins."""
@@ -394,12 +410,15 @@ class Producer:
         joined: dict[TopicPartition, None] = {}
         for _ in range(random.randint(1, 4)):
             tp = random.choice(TPS)
-            if tp not in joined:
+            if tp not in joined and not self.bumps:
                 await self.join(told, lambda tp=tp: client.add(self.name, self.me, tp))  # type: ignore[misc]
                 joined[tp] = None
                 # after a delay here the producer may be fenced before its first batch arrives
                 await trio.sleep(random.choice((0.0, 0.0, 0.0, 0.1, 0.5, 2.0)))
             await self.send(told, tp)
+            if self.bumps and tp not in joined:
+                joined[tp] = None
+                await trio.sleep(random.choice((0.0, 0.0, 0.0, 0.1, 0.5, 2.0)))
             await trio.sleep(random.choice((0.0, 0.0, 0.05, 0.3)))
         if random.random() < 0.4:
             await self._offsets(told)
@@ -426,11 +445,14 @@ class Producer:
         )
         for value in values:
             self.all.ledger.told[value] = told
+        if self.bumps:
+            self._begins(told)
         base = await self.all.attempt(
             self.client,
-            lambda: self.client.send(self.name, tp, bytes(batch)),
+            lambda: self.client.send(self.name, tp, bytes(batch), bumps=self.bumps),
             lambda: self.client.forget(tp),
         )
+        told.let_in = told.let_in or self._moment(GROUPS)
         self.sequences[tp] = sequence + len(values)
         told.values.setdefault(tp, []).extend(values)
         self.all.count["txn acked"] += len(values)
@@ -441,10 +463,11 @@ class Producer:
 
     async def _offsets(self, told: Told) -> None:
         client = self.client
-        await self.join(told, lambda: client.add_offsets(self.name, self.me))
+        if not self.bumps:
+            await self.join(told, lambda: client.add_offsets(self.name, self.me))
         await self.all.attempt(
             client,
-            lambda: client.commit_offset(self.name, self.me, told.number),
+            lambda: client.commit_offset(self.name, self.me, told.number, bumps=self.bumps),
             lambda: client.lose(GROUP, self.name),
         )
         told.offset = told.number
@@ -469,13 +492,14 @@ class Producer:
 
     async def end(self, told: Told, *, commit: bool) -> None:
         fenced_before = self.me < self.all.ledger.newest[self.name]
+        before = self._moment(DECISIONS)
         noted: list[str] = []
         if commit:
             told.fate = Fate.UNKNOWN  # from here on it may be visible
         try:
-            await self.all.attempt(
+            after = await self.all.attempt(
                 self.client,
-                lambda: self.client.end(self.name, self.me, commit),
+                lambda: self.client.end(self.name, self.me, commit, bumps=self.bumps),
                 self._lose,
                 noted,
             )
@@ -483,10 +507,16 @@ class Producer:
             if commit and not any(name in LOST for name in noted):
                 told.fate = Fate.NEVER
             raise Fenced from failed
-        self.uncertain = any(name in LOST for name in noted)
+        if self.bumps:
+            self.me = after
+            self._given(before)
+        else:
+            self.uncertain = any(name in LOST for name in noted)
         told.decided = self._moment(DECISIONS)
         told.fate = Fate.COMMITTED if commit else Fate.NEVER
         self.all.count["txn committed" if commit else "txn aborted"] += 1
         fence = self.all.ledger.given[self.name]
+        if self.bumps and not commit:
+            return  # who was fenced may learn of the abort in this way, and then goes on
         if fenced_before and not lost_between(self.all.rules, DECISIONS, self.name, *fence):
             self.all.rules.broken("T4", f"{told.name} was ended by a producer that was fenced")

@@ -21,6 +21,10 @@ from highwater.simulation.workloads.plain_client import SimClient, check_code
 TOPIC = "txn"
 GROUP, TRANSACTION = 0, 1
 READ_COMMITTED = 1
+OF_V1, OF_V2 = {"Produce": 8, "TxnOffsetCommit": 2, "EndTxn": 3}, {
+    "Produce": 12, "TxnOffsetCommit": 5, "EndTxn": 5,
+}  # fmt: skip
+"""The versions of requests by which a client says that it speaks transaction.version 1, or 2."""
 
 
 class TxnClient(SimClient):
@@ -69,15 +73,20 @@ class TxnClient(SimClient):
         found = answer.results_by_topic_v3_and_below[0].results_by_partition[0]
         check_code(found.partition_error_code)
 
-    async def end(self, name: str, producer: tuple[int, int], commit: bool) -> None:
+    async def end(
+        self, name: str, producer: tuple[int, int], commit: bool, *, bumps: bool = False
+    ) -> tuple[int, int]:
+        """Gives the identity for the next transaction: the same, unless an end `bumps` it."""
         request = EndTxnRequest(
             transactional_id=name,
             producer_id=producer[0],
             producer_epoch=producer[1],
             committed=commit,
         )
-        answer = await self._call(await self.coordinator(TRANSACTION, name), request, 3)
+        version = (OF_V2 if bumps else OF_V1)["EndTxn"]
+        answer = await self._call(await self.coordinator(TRANSACTION, name), request, version)
         check_code(answer.error_code)
+        return (int(answer.producer_id), int(answer.producer_epoch)) if bumps else producer
 
     async def add_offsets(
         self, name: str, producer: tuple[int, int], group: str | None = None
@@ -93,7 +102,13 @@ class TxnClient(SimClient):
         check_code(answer.error_code)
 
     async def commit_offset(
-        self, name: str, producer: tuple[int, int], offset: int, group: str | None = None
+        self,
+        name: str,
+        producer: tuple[int, int],
+        offset: int,
+        group: str | None = None,
+        *,
+        bumps: bool = False,
     ) -> None:
         topic = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic
         partition = topic.TxnOffsetCommitRequestPartition(
@@ -106,7 +121,8 @@ class TxnClient(SimClient):
             producer_epoch=producer[1],
             topics=[topic(name=TOPIC, partitions=[partition])],
         )
-        answer = await self._call(await self.coordinator(GROUP, group or name), request, 2)
+        version = (OF_V2 if bumps else OF_V1)["TxnOffsetCommit"]
+        answer = await self._call(await self.coordinator(GROUP, group or name), request, version)
         check_code(answer.topics[0].partitions[0].error_code)
 
     async def commit_alone(self, group: str, offset: int) -> None:
@@ -137,7 +153,9 @@ class TxnClient(SimClient):
         check_code(found.error_code)
         return int(found.committed_offset)
 
-    async def send(self, name: str, tp: TopicPartition, batch: bytes) -> int:
+    async def send(
+        self, name: str, tp: TopicPartition, batch: bytes, *, bumps: bool = False
+    ) -> int:
         address, _ = await self._leader(tp)
         topic = ProduceRequest.TopicProduceData
         data = topic.PartitionProduceData(index=tp.partition, records=batch)
@@ -147,7 +165,7 @@ class TxnClient(SimClient):
             timeout_ms=1500,
             topic_data=[topic(name=tp.topic, partition_data=[data])],
         )
-        answer = await self._call(address, request, 8)
+        answer = await self._call(address, request, (OF_V2 if bumps else OF_V1)["Produce"])
         result = answer.responses[0].partition_responses[0]
         check_code(result.error_code)
         return int(result.base_offset)
