@@ -261,7 +261,7 @@ class Service:
                 path, mode = reader.text(), mode_of(reader.int32())
                 self._bounded(connection)
                 zk.watches.lasting(path, connection, mode)
-                return b""
+                return jute.number(Code.OK)  # an ErrorResponse, without which Java's client ends
             case Type.CHECK_WATCHES | Type.REMOVE_WATCHES:
                 self._unwatch(connection, reader, remove=kind == Type.REMOVE_WATCHES)
                 return b""

@@ -42,6 +42,7 @@ def mixed(tmp_path: Path, apache_tool: Run) -> Iterator[BackgroundCluster]:
         tmp_path / "cluster",
         proxies=True,
         quick_end=True,
+        zookeeper="embedded",
         programs={APACHE: apache.program()},
         properties={
             "group.initial.rebalance.delay.ms": "0",

@@ -134,7 +134,15 @@ def stat(reader: Reader) -> tuple[int, ...]:
 
 
 def told(kind: int, reader: Reader) -> Any:
-    """The answer to a request of this type, as plain values; lists of names in order."""
+    """The answer to a request of this type, as plain values; lists of names in order.
+
+    Where there is more of it than was read, its size is told, too.
+    """
+    found = _told(kind, reader)
+    return (found, f"{reader.left} bytes more") if reader.left else found
+
+
+def _told(kind: int, reader: Reader) -> Any:
     match kind:
         case Type.CREATE | Type.SYNC:
             return reader.text()
@@ -157,6 +165,8 @@ def told(kind: int, reader: Reader) -> Any:
             return sorted((reader.text(), reader.text()) for _ in range(reader.int32()))
         case Type.MULTI | Type.MULTI_READ:
             return _parts(kind, reader)
+        case Type.ADD_WATCH:
+            return reader.int32()
     return None
 
 
@@ -172,4 +182,4 @@ def _parts(kind: int, reader: Reader) -> list[Any]:
         elif part in (Type.DELETE, Type.CHECK):
             found.append((part, None))
         else:
-            found.append((part, told(part, reader)))
+            found.append((part, _told(part, reader)))

@@ -146,6 +146,14 @@ def test_who_comes_back_after_a_session_s_time_comes_too_late() -> None:
     assert connected(service, again, 13_000).closing
 
 
+def test_a_lasting_watch_is_answered_with_a_code() -> None:
+    """Java's client reads an ErrorResponse, and closes the connection where there is none."""
+    service = made()
+    connection = connected(service)
+    assert asked(service, connection, Type.ADD_WATCH, jute.text("/") + jute.number(0)) == 0
+    assert connection.out[-1] == jute.reply(1, service.ensemble.zxid, 0, jute.number(0))
+
+
 def test_the_root_by_its_empty_name_is_there_when_watches_are_set_again() -> None:
     """Java has it by both; a data watch of "" is what a chroot's root may become."""
     service = made()
