@@ -20,17 +20,27 @@ _DATA = b'{"controller_epoch":1,"leader":1,"version":1,"leader_epoch":0,"isr":[1
 
 
 @contextmanager
-def _client(connect: str) -> Iterator[Any]:
+def connected(connect: str) -> Iterator[Any]:
+    """A client of ZooKeeper."""
     client = KazooClient(connect)
     client.start(10)
     try:
-        for number in range(AT_ONCE):
-            client.ensure_path(f"/bench/{number}")
         yield client
     finally:
-        client.delete("/bench", recursive=True)
         client.stop()
         client.close()
+
+
+@contextmanager
+def _client(connect: str) -> Iterator[Any]:
+    """A client, and the znodes to which it writes."""
+    with connected(connect) as client:
+        try:
+            for number in range(AT_ONCE):
+                client.ensure_path(f"/bench/{number}")
+            yield client
+        finally:
+            client.delete("/bench", recursive=True)
 
 
 def burst_ms(connect: str) -> list[float]:

@@ -19,6 +19,8 @@ from highwater.cluster.processes.process_settings import Settings
 from highwater.cluster.processes.programs import Program
 
 Progress = Callable[[str], None]
+ON_JAVAS = "on ZooKeeper's own server"
+"""The name of the other side where ZooKeepers are compared."""
 
 
 class BenchFailed(StartError):

@@ -61,11 +61,15 @@ async def create_topic(
 ) -> None:
     """Returns when every partition has a leader and all its replicas are in sync.
 
-    `brokers`: those of the only partition, of which the first one leads; else Kafka places them.
+    `brokers`: those of every partition, of which the first one leads; else Kafka places them.
     """
     from confluent_kafka.admin import NewTopic
 
-    where = {"replica_assignment": [brokers]} if brokers else {"replication_factor": replicas}
+    where = (
+        {"replica_assignment": [brokers] * partitions}
+        if brokers
+        else {"replication_factor": replicas}
+    )
     phase = f"making the topic {topic}"
     wanted = NewTopic(topic, partitions, config=dict(config), **where)
 

@@ -49,6 +49,17 @@ async def until_in_sync(address: tuple[str, int], topic: str, number: int, withi
     await until(in_sync, f"broker-{number} is in every ISR of {topic}", within_s, LOOK_EVERY_S)
 
 
+async def until_whole(address: tuple[str, int], topics: list[str], within_s: float) -> None:
+    """Waits until all replicas of these topics are in sync; the one at the address is asked."""
+
+    async def whole() -> bool:
+        answer = await metadata(address, topics, timeout_s=30)
+        places = [place for topic in answer.topics for place in topic.partitions]
+        return all(len(place.isr_nodes) == len(place.replica_nodes) for place in places)
+
+    await until(whole, f"all replicas of {', '.join(topics)} are in sync", within_s, LOOK_EVERY_S)
+
+
 async def until_led(cluster: ProcessCluster, partitions: int, live: set[int]) -> None:
     """Waits until every live broker names a live leader for so many partitions."""
     waiting = sorted(live)

@@ -87,7 +87,7 @@ def option_of(field: dataclasses.Field[Any]) -> click.Option:
 @contextmanager
 def sides_of(folder: Path | None, against: str | None, zookeeper: str) -> Iterator[Sides]:
     """Highwater, with such a ZooKeeper, and what it is measured against."""
-    from highwater.bench.figures.sides import Side, Sides
+    from highwater.bench.figures.sides import ON_JAVAS, Side, Sides
     from highwater.cluster.processes import apache
     from highwater.cluster.processes.programs import Highwater
 
@@ -95,7 +95,7 @@ def sides_of(folder: Path | None, against: str | None, zookeeper: str) -> Iterat
         own = "embedded" if against == "zookeeper" else zookeeper
         sides = [Side("Highwater", Highwater(), work / "ours", zookeeper=own)]
         if against == "zookeeper":
-            sides.append(Side("on ZooKeeper's own server", Highwater(), work / "theirs"))
+            sides.append(Side(ON_JAVAS, Highwater(), work / "theirs"))
         if against == "apache":
             sides.append(Side(f"Apache Kafka {apache.VERSION}", apache.program(), work / "theirs"))
         yield Sides(sides, say)

@@ -1,4 +1,4 @@
-"""`highwater bench cpu` and `bench flat`, tiny: the commands, not the figures."""
+"""`highwater bench cpu`, `flat` and `control`, tiny: the commands, not the figures."""
 
 from __future__ import annotations
 
@@ -39,3 +39,16 @@ def test_the_cost_of_a_request_at_each_step(tmp_path: Path) -> None:
     done = bench("flat", "--quick", f"--page={page}")
     assert done.stdout.count(": last step to first ") == 3
     assert page.read_text().count("<polyline") == 6
+
+
+def test_many_partitions_and_many_isrs(tmp_path: Path) -> None:
+    file = tmp_path / "control.json"
+    sizes = ["--create=20", "--create=30", "--failover=20"]
+    done = bench("control", *sizes, f"--json={file}")
+    rows = {row["what"]: row for row in json.loads(file.read_text())["rows"]}
+    assert "controller and leaders killed, 20 partitions, s" in rows
+    assert sum(what.startswith(("20 ", "30 ")) for what in rows) == 6
+    (isrs,) = [row for what, row in rows.items() if "ISRs changed" in what]
+    assert len(isrs["samples"]["ours"]) == 6
+    assert all(row["ours"] > 1 for what, row in rows.items() if what.endswith("ms"))
+    assert "Highwater: 30 partitions created" in done.stderr
