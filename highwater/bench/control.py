@@ -105,8 +105,11 @@ async def run(options: Options, sides: Sides) -> Table:
     async def many(cluster: ProcessCluster, side: Side) -> Mapping[str, float]:
         return await _many(options, cluster, lambda said: sides.progress(f"{side.name}: {said}"))
 
-    async def writes(cluster: ProcessCluster, _: Side) -> Mapping[str, float | Sequence[float]]:
-        return {"ISRs": await isr_changes.spans_ms(cluster), **await _znodes(cluster)}
+    async def writes(cluster: ProcessCluster, side: Side) -> Mapping[str, float | Sequence[float]]:
+        sides.progress(f"{side.name}: {isr_changes.AT_ONCE} ISRs change, some 20 s")
+        spans = await isr_changes.spans_ms(cluster)
+        sides.progress(f"{side.name}: in {statistics.median(spans):.0f} ms; setData, some 10 s")
+        return {"ISRs": spans, **await _znodes(cluster)}
 
     start: dict[str, Any] = {"profile": "test", "keep_files": True}
     kept = {"auto.leader.rebalance.enable": "false"}
