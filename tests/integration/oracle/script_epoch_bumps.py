@@ -8,7 +8,7 @@ from typing import Any
 from highwater.kafka.wire.records import TRANSACTIONAL, Record, build_batch
 from tests.integration.oracle.asking import Case
 
-PRODUCE, FIND, INIT, END, COMMIT, DESCRIBE = 0, 10, 22, 26, 28, 65
+PRODUCE, FIND, INIT, END, MARKERS, COMMIT, DESCRIBE = 0, 10, 22, 26, 27, 28, 65
 NAME, GROUP = "bumping", "bumping-group"
 COORDINATORS = {NAME: 1, GROUP: 0}
 Facts = dict[str, Any]
@@ -84,6 +84,19 @@ def init(what: str, at: str, kept: str, expected: bool = True, **more: Any) -> C
     return Case(what, INIT, body, versions=(5, 5), keep=keep(kept), **more)
 
 
+def marker(what: str, at: str, *, who: Any = same) -> Case:
+    def body(_: int, facts: Facts) -> dict[str, Any]:
+        pid, epoch = who(facts[at])
+        one = {
+            "producer_id": pid, "producer_epoch": epoch, "transaction_result": True,
+            "topics": [{"name": "other", "partition_indexes": [0]}], "coordinator_epoch": 99,
+            "transaction_version": 2,
+        }  # fmt: skip
+        return {"markers": [one]}
+
+    return Case(what, MARKERS, body, versions=(2, 2))
+
+
 def described(what: str, state: str) -> Case:
     def shown(answer: Any) -> bool:
         return bool(answer["transaction_states"][0]["transaction_state"] == state)
@@ -121,7 +134,8 @@ def cases() -> list[Case]:
         offsets("offsets begin", "second", until=committed),
         end("late, in the next one", "first", True),
         end("late, in the next one, the other", "first", False),
-        send("a batch joins", "second", 0),
+        send("a batch joins", "second", 0), marker("a marker that is late", "second"),
+        marker("a marker that is later", "first"),
         end("an abort", "second", False, keep=keep("third")),
         described("aborted", "CompleteAbort"),
         end("the abort again", "second", False), end("the other end of it", "second", True),
