@@ -1,7 +1,8 @@
 """Kafka Streams counts words exactly once while brokers, coordinators and the application die.
 
 The application writes a word's count each time it sees the word, in the same transaction as the
-offsets of its input and the changes of its store.  So the committed output of a word must be 1, 2,
+offsets of its input and the changes of its store.  Its producers speak transaction.version 2: each
+end of a transaction gives them a new epoch.  So the committed output of a word must be 1, 2,
 3, ... up to its count in the input: a repeated number is a record counted twice or an aborted one
 shown, a missing number is a lost record.
 """
@@ -22,8 +23,10 @@ from confluent_kafka import Consumer, Message, Producer
 
 from highwater.broker.coordinator.shard import partition_for
 from highwater.cluster.processes.zookeeper_process import find_java
+from highwater.kafka.wire.messages import DescribeTransactionsRequest, ListTransactionsRequest
 from tests.background import BackgroundCluster
 from tests.integration.process.app_runs import compiled, streams_libs, write_log4j
+from tests.integration.robustness.rig import call
 from tests.integration.transactions.test_transactions import PARTITIONS, Run, eventually, reader
 
 pytestmark = [
@@ -147,6 +150,17 @@ def kill(cluster: BackgroundCluster, topic: str, partition: int) -> None:
     eventually(lambda: len(cluster.isr_of(topic, partition)) == 3, "all replicas in sync")
 
 
+def epochs(cluster: BackgroundCluster) -> Iterator[int]:
+    """The producer epoch of each transactional id."""
+    listing = ListTransactionsRequest(state_filters=[], producer_id_filters=[])
+    for number in (1, 2, 3):
+        address = cluster.cluster.address(number)
+        listed = call(address, listing, 0).transaction_states
+        ids = [one.transactional_id for one in listed]
+        found = call(address, DescribeTransactionsRequest(transactional_ids=ids), 0)
+        yield from (one.producer_epoch for one in found.transaction_states)
+
+
 @pytest.mark.rare  # test_chaos_streams has exactly_once_v2, with a copy that is killed
 def test_words_are_counted_exactly_once(
     cluster: BackgroundCluster, apache_tool: Run, tmp_path: Path
@@ -169,6 +183,7 @@ def test_words_are_counted_exactly_once(
         while not output.reaches(expected.total()):
             assert time.monotonic() < deadline, (output.seen, expected.total(), output.positions())
         eventually(lambda: not output.take(1.0), "nothing more comes")
+        assert max(epochs(cluster)) > 10, "one for each transaction"
         output.close()
     for word, times in expected.items():
         assert output.counts[word] == list(range(1, times + 1)), word
