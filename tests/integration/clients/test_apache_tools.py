@@ -119,3 +119,20 @@ def test_committed_offsets_are_read_from_their_topic_as_monitors_do(
     (ours,) = (entry for entry in entries if entry["key"]["data"]["group"] == group)
     assert ours["key"]["data"] == {"group": group, "topic": topic, "partition": 0}
     assert (ours["value"]["version"], ours["value"]["data"]["offset"]) == (3, 0)
+
+
+def test_features_are_lowered_and_raised(apache_tool: Run, bootstrap: str) -> None:
+    def feature(*words: str) -> str:
+        command = "org.apache.kafka.tools.FeatureCommand"
+        return said(apache_tool(command, ["--bootstrap-server", bootstrap, *words]))
+
+    def levels() -> dict[str, str]:
+        found = re.findall(r"Feature: (\S+)\t.*FinalizedVersionLevel: (\d+)", feature("describe"))
+        return dict(found)
+
+    known = levels()
+    assert known["transaction.version"] == "2"
+    assert "was downgraded" in feature("downgrade", "--feature", "transaction.version=1")
+    assert levels() == {**known, "transaction.version": "1"}
+    assert "was upgraded" in feature("upgrade", "--feature", "transaction.version=2")
+    assert levels() == known
