@@ -259,15 +259,16 @@ class GroupCoordinator(ConsumerGroups):
         member: tuple[str | None, int] = (None, -1),
     ) -> dict[TopicPartition, CommittedOffset | ErrorCode | None]:
         """`member` is (id, epoch), which are checked in a group of the consumer protocol."""
-        self._check_epoch(group_id, member)
+        if member != (None, -1):
+            self._check_epoch(group_id, *member)
         group = self.shard_of(group_id).groups.get(group_id)
         return offsets.fetch(group, tps, require_stable, timed_out=timed_out)
 
-    def _check_epoch(self, group_id: str, member: tuple[str | None, int]) -> None:
+    def _check_epoch(self, group_id: str, member_id: str | None, epoch: int) -> None:
         """Raises ApiError for a member of the consumer protocol that is not where it says."""
         group = self.shard_of(group_id).groups.get(group_id)
-        if group is not None and group.consumer is not None and member != (None, -1):
-            code = offsets.by_epoch(group.consumer, member[0] or "", member[1], anybody=False)
+        if group is not None and group.consumer is not None:
+            code = offsets.by_epoch(group.consumer, member_id or "", epoch, anybody=False)
             if code is not ErrorCode.NONE:
                 raise ApiError(code)
 
