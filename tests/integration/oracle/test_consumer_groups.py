@@ -274,12 +274,14 @@ def missing_groups() -> list[Case]:
 
 
 def movements() -> list[Case]:
-    """Uneven numbers, and a member that goes in the middle of a movement."""
-    t = {"group": "u"}
+    """Uneven numbers, and a member that goes in the middle of a movement.
+
+    By ranges, as `uniform` takes topics in the order of their ids, which are random in Kafka.
+    """
+    t = {"group": "u", "server_assignor": "range"}
     first = {"one": [0, 1, 2, 3], "two": [0, 1]}
     return [
-        Case("all of two topics", BEAT, joins("a", "one", "two", **t, server_assignor="range"),
-             versions=V1),
+        Case("all of two topics", BEAT, joins("a", "one", "two", **t), versions=V1),
         Case("ranges", BEAT, joins("b", "one", "two", **t), versions=V1),
         Case("it gives up", BEAT, beat("a", 1, "u"), versions=V1),
         Case("a third takes part", BEAT, joins("c", "one", "two", **t), versions=V1),
@@ -292,7 +294,6 @@ def movements() -> list[Case]:
         Case("moved", DESCRIBE, describe("u")),
         Case("a changed rack", BEAT, beat("b", 4, "u", rack_id="other"), versions=V1),
         Case("a changed time-out", BEAT, beat("b", 4, "u", rebalance_timeout_ms=5), versions=V1),
-        Case("uniform", BEAT, beat("b", 4, "u", server_assignor="uniform"), versions=V1),
         Case("changed", DESCRIBE, describe("u")),
     ]  # fmt: skip
 
