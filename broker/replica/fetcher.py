@@ -2,9 +2,9 @@
 
 For each leader broker there are num.replica.fetchers fetchers, each with one connection and one
 long-polling Fetch in flight for all its partitions, in an incremental fetch session (KIP-227).
-Before a partition is fetched it is brought in line with the leader (`fetch_state`).  A fetch that
-waits at the leader is given up, with its connection, when partitions are added: a failover must not
-wait for a long poll to end.
+Before a partition is fetched it is brought in line with the leader (`fetch_state`).  Neither a
+failover nor a new topic may wait for a long poll: a fetch that waits at the leader is given up,
+with its connection, when partitions are added, and it waits no longer than a partition is delayed.
 
 A fetch looks only at the partitions that are *due*: those in the last answer, those that were
 added, removed or delayed, and those whose log start moved.  The session asks for all others as
@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import logging
 import struct
+from math import ceil, inf
 from typing import TYPE_CHECKING
 
 import trio
@@ -57,8 +58,7 @@ log = logging.getLogger(__name__)
 
 FETCH, FETCH_VERSION = 1, 11
 OFFSETS_FOR_EPOCH_VERSION = 3
-FIRST_BACKOFF_S = 0.02
-THROTTLED_S = 0.1
+FIRST_BACKOFF_S, THROTTLED_S = 0.02, 0.1
 AT_ONCE = 100
 """Partitions in one OffsetsForLeaderEpoch, and those of an answer before other tasks run."""
 CUTS_AT_ONCE = 10
@@ -354,7 +354,7 @@ class ReplicaFetcher:
         request = self._session.change(
             changes,
             replica_id=self.manager.broker_id,
-            max_wait_ms=config.replica_fetch_wait_max_ms,
+            max_wait_ms=self._max_wait_ms(now),
             min_bytes=config.replica_fetch_min_bytes,
             max_bytes=config.replica_fetch_response_max_bytes,
         )
@@ -377,6 +377,12 @@ class ReplicaFetcher:
                 f"leader {self.leader} sent a Fetch answer that is broken: {e}"
             ) from e
         await self._take(connection, answer)
+
+    def _max_wait_ms(self, now: float) -> int:
+        """replica.fetch.wait.max.ms, or until a partition that this fetch leaves out is ready."""
+        most = self.manager.config.replica_fetch_wait_max_ms
+        delays = [s.ready_at - now for tp in self._due if (s := self.states.get(tp))]
+        return max(0, ceil(min(min(delays, default=inf) * 1000, most)))
 
     async def _take(self, connection: ClientConnection, answer: FetchAnswer) -> None:
         self._session.answered(answer)

@@ -9,13 +9,14 @@ from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 from struct import pack, unpack
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import trio
 
 from highwater.broker import replica
 from highwater.broker.replica.fetcher import ReplicaFetcher
+from highwater.kafka.client.connection import ClientConnection
 from highwater.kafka.errors import ErrorCode
 from highwater.kafka.types import TopicPartition
 from highwater.kafka.wire.fetch import (
@@ -158,3 +159,24 @@ async def test_a_changed_property_makes_all_due(tmp_path: Path) -> None:
         fetcher.manager.config.change({"replica_fetch_max_bytes": 73})
         await fetcher._round()
         assert [p.max_bytes for p in leader.named.values()] == [73] * 3
+
+
+async def test_the_others_wait_no_longer_than_what_was_left_out_is_delayed(tmp_path: Path) -> None:
+    new, _ = (TopicPartition("t", n) for n in range(2))
+    async with following(tmp_path, 2) as (fetcher, leader):
+        most = fetcher.manager.config.replica_fetch_wait_max_ms
+        assert leader.asked[-1].max_wait_ms == most
+        unknown = int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)  # it is not the leader yet
+        leader.answers.append([FetchedPartition(new, unknown, -1, -1, -1, b"", 0)])
+        await fetcher._round()
+        await fetcher._round()
+        assert new not in leader.named
+        assert leader.asked[-1].max_wait_ms <= 20
+        fetcher.states[new].truncating, fetcher.states[new].ready_at = True, 0.0
+        fetcher.look_at(new)
+        await fetcher._fetch(cast(ClientConnection, fetcher._connection))
+        assert leader.asked[-1].max_wait_ms == 0
+        fetcher.states[new].truncating = False
+        await fetcher._round()
+        assert new in leader.named
+        assert leader.asked[-1].max_wait_ms == most
