@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import subprocess
+import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -30,6 +31,21 @@ def build() -> None:
     images = [line for line in lines if line.startswith("BASE_IMAGE=")]
     arguments = [word for line in images for word in ("--build-arg", line)]
     docker("build", "-q", "-f", "docker/cluster/Dockerfile", *arguments, "-t", IMAGE, ".")
+
+
+def unpacked_mb() -> float:
+    return int(docker("image", "inspect", "--format", "{{.Size}}", IMAGE)) / 1e6
+
+
+def compressed_mb() -> float:
+    """About as much as a registry sends, which has each layer compressed by gzip."""
+    with subprocess.Popen(["docker", "save", f"{IMAGE}:latest"], stdout=subprocess.PIPE) as save:
+        assert save.stdout is not None
+        packed, size = zlib.compressobj(6), 0
+        while piece := save.stdout.read(1 << 20):
+            size += len(packed.compress(piece))
+    assert save.returncode == 0
+    return (size + len(packed.flush())) / 1e6
 
 
 @dataclass(frozen=True, slots=True)

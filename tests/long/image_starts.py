@@ -9,7 +9,7 @@ import statistics
 import sys
 import time
 
-from tests.cluster_image import IMAGE, build, container, docker
+from tests.cluster_image import build, compressed_mb, container, unpacked_mb
 
 
 def once() -> tuple[float, float]:
@@ -27,12 +27,12 @@ def once() -> tuple[float, float]:
 def main(count: int) -> None:
     build()
     first, second = zip(*(once() for _ in range(count)), strict=True)
-    size = int(docker("image", "inspect", "--format", "{{.Size}}", IMAGE)) / 1e6
     print(
         f"{count} starts, one after another, and none failed: the control API answers after a "
         f"median {statistics.median(first):.1f} s, worst {max(first):.1f} s; from its POST on the "
         f"cluster serves after a median {statistics.median(second):.1f} s, worst "
-        f"{max(second):.1f} s; the image has {size:.0f} MB"
+        f"{max(second):.1f} s; the image has {unpacked_mb():.0f} MB, "
+        f"{compressed_mb():.0f} MB compressed"
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable
 from typing import Any
@@ -10,7 +11,7 @@ import pytest
 
 from highwater.agent.client import ControlError
 from highwater.cluster.ports import free_ports
-from tests.cluster_image import PORTS, build, container, docker, health
+from tests.cluster_image import IMAGE, PORTS, build, container, docker, health, unpacked_mb
 
 pytestmark = [pytest.mark.integration, pytest.mark.compose, pytest.mark.timeout(400)]
 
@@ -79,3 +80,29 @@ def test_what_cannot_be_is_one_line() -> None:
         docker("run", "--rm", "-e", "HIGHWATER_CONTROL_TOKEN=short", "highwater/cluster")
     with pytest.raises(AssertionError, match="'localhost' is no HOST:PORT"):
         docker("run", "--rm", "-e", "HIGHWATER_ADVERTISED=localhost", "highwater/cluster")
+
+
+LOOK = """
+import json, pathlib, shutil, ssl
+print(json.dumps({
+    "authorities": ssl.create_default_context().cert_store_stats()["x509_ca"],
+    "byte code": pathlib.Path(json.__cached__).exists(),
+    "programs": [*filter(shutil.which, ("apt", "gcc", "perl", "pip", "cat", "ls", "sh"))],
+    "packages": [
+        line[9:] for line in open("/var/lib/dpkg/status") if line.startswith("Package: ")
+    ],
+}))
+"""
+
+
+def test_it_has_what_a_cluster_needs_and_no_more() -> None:
+    assert unpacked_mb() <= 190
+    words = ("run", "--rm", "--entrypoint", "python", IMAGE, "-I", "-c", LOOK)
+    found = json.loads(docker(*words))
+    assert found["authorities"] > 0
+    assert found["byte code"], "else each start compiles the standard library"
+    assert found["programs"] == ["cat", "ls", "sh"]
+    # by these names, programs look for known vulnerabilities
+    packages = {name.strip() for name in found["packages"]}
+    assert {"base-files", "libc6", "libssl3t64"} <= packages
+    assert not {"apt", "perl-base"} & packages
