@@ -1,7 +1,8 @@
 """The parts of the wheel beside the project's own files; each is fixed by SHA-256.
 
-highwater/_vendor/python    kafka-python with its licence.  As a build requirement it comes from the
-                            index or mirror of the user's own settings
+highwater/_vendor/python    kafka-python with its licence, without the prose of its schemas.  As a
+                            build requirement it comes from the index or mirror of the user's own
+                            settings
 highwater/docs              the pages of the documentation
 highwater/compose           compose.yaml, and what its images are built of beside the package itself
 
@@ -16,8 +17,11 @@ rest from its clone.
 from __future__ import annotations
 
 import hashlib
+import json
+import re
 import sys
 import tempfile
+import zipfile
 from importlib.metadata import distribution
 from pathlib import Path
 from typing import Any
@@ -61,6 +65,8 @@ class BuildHook(BuildHookInterface[Any]):
         self.work = tempfile.TemporaryDirectory()
         included: dict[str, str] = build_data["force_include"]
         for source, path in kafka_python().items():
+            if path.endswith(".json"):
+                source = str(_without_prose(Path(source), Path(self.work.name) / path))
             included[source] = f"highwater/_vendor/python/{path}"
         for room in ROOMS:  # a source distribution has no symbolic links
             if not (root / "highwater" / room).exists():
@@ -89,6 +95,7 @@ class BuildHook(BuildHookInterface[Any]):
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
         if version != "editable":
+            _pack(Path(artifact_path))
             self.work.cleanup()
 
 
@@ -110,6 +117,31 @@ def kafka_python() -> dict[str, str]:
             f" the build environment has {found.version} with {total}: install the former"
         )
     return files
+
+
+def _without_prose(schema: Path, place: Path) -> Path:
+    """A copy of a message's schema without the descriptions of its fields, which nothing reads; the
+    notice at its head stays."""
+    text = schema.read_text()
+    notice = re.match(r"(\s*//.*\n)*", text)
+    fields = json.loads(re.sub(r"(?m)^\s*//.*$", "", text), object_hook=_without_about)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    head = "" if notice is None else notice.group()
+    place.write_text(head + json.dumps(fields, separators=(",", ":")) + "\n")
+    return place
+
+
+def _without_about(found: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in found.items() if name != "about"}
+
+
+def _pack(wheel: Path) -> None:
+    """Compresses the wheel once more, as far as zip can."""
+    with zipfile.ZipFile(wheel) as archive:
+        members = [(member, archive.read(member)) for member in archive.infolist()]
+    with zipfile.ZipFile(wheel, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
+        for member, data in members:
+            archive.writestr(member, data, zipfile.ZIP_DEFLATED, 9)
 
 
 def _sha256(path: Path) -> str:

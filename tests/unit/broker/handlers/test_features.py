@@ -12,6 +12,7 @@ from highwater.broker.handlers import api_versions, update_features
 from highwater.kafka import znodes
 from highwater.kafka.errors import ApiError, ErrorCode
 from highwater.kafka.features import GROUP_VERSION, KAFKAS, SUPPORTED, TOPIC_IDS
+from highwater.kafka.security.acls import Operation, ResourceType
 from highwater.kafka.wire.messages import ApiVersionsRequest, UpdateFeaturesRequest
 from highwater.world.api import NoNode
 from tests.unit.broker.handlers.conftest import in_broker
@@ -139,6 +140,12 @@ def test_updates_are_checked_one_after_the_other(
         assert raised.value.code is INVALID
     else:
         assert checked(updates, used) == levels
+
+
+def test_only_who_may_alter_the_cluster_changes_features() -> None:
+    (need,) = update_features.API.access.whole
+    (wanted,) = need(None, None)
+    assert (wanted.operation, wanted.type) == (Operation.ALTER, ResourceType.CLUSTER)
 
 
 def test_upgrade_types_are_kafkas() -> None:
