@@ -431,10 +431,8 @@ class VerifiedProduce(DelayedOperation):
                 questions.setdefault(producer, []).append(place.tp)
                 self.asked[place.tp] = place
         self.unanswered += len(questions)
-        name, verifier = (
-            self.request.transactional_id or "",
-            self.ctx.services.transactions.verifier,
-        )
+        name = self.request.transactional_id or ""
+        verifier = self.ctx.services.transactions.verifier
         for producer, tps in questions.items():
             verifier.ask(name, producer, tps, self._hear, add=self._adds)
 

@@ -7,8 +7,8 @@ write that took too long is answered with an error, but stays under way: the log
 The requester must be the producer with the id and epoch of the last InitProducerId.  That request
 raises the epoch, so that a producer that was taken for dead and comes back (a zombie) is refused,
 here and by every partition that has a marker of the higher epoch.  The zombie's open transaction is
-aborted first, under a higher epoch that no producer gets; meanwhile the new producer must repeat
-its request.
+aborted first, under a higher epoch (`_fence` says who may get that one); meanwhile the new producer
+must repeat its request.
 
 A client of transaction.version 2 gets a new epoch with each end of a transaction (`end_and_bump`;
 KIP-890, part 2).  The markers carry the new epoch, so that no batch or EndTxn of the transaction

@@ -7,13 +7,12 @@ from typing import Any
 import pytest
 import trio
 
-from highwater.broker.handlers import add_partitions_to_txn, end_txn, produce, txn_offset_commit
+from highwater.broker.handlers import add_partitions_to_txn, end_txn, produce
 from highwater.kafka.wire.codec import decode_response, encode_request
 from highwater.kafka.wire.messages import (
     AddPartitionsToTxnRequest,
     EndTxnRequest,
     ProduceRequest,
-    TxnOffsetCommitRequest,
 )
 from highwater.kafka.wire.records import TRANSACTIONAL, Record, build_batch
 from tests.running import Body, running_in
@@ -55,18 +54,6 @@ class Bumping(Node):
         """Writes the marker of the last transaction."""
         assert await self.mark(commit=commit, who=who, version=2) == "NONE"
         self.marked(DATA)
-
-    async def commit(self, offset: int, who: tuple[int, int], version: int = 5) -> str:
-        topic = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic
-        partition = topic.TxnOffsetCommitRequestPartition(
-            partition_index=0, committed_offset=offset, committed_metadata=""
-        )
-        request = TxnOffsetCommitRequest(
-            transactional_id="x", group_id="g", producer_id=who[0], producer_epoch=who[1],
-            generation_id=-1, member_id="", topics=[topic(name="t", partitions=[partition])],
-        )  # fmt: skip
-        found = await self.b.ask(txn_offset_commit, version, request)
-        return name_of(found.topics[0].partitions[0].error_code)
 
 
 def run(body: Body, **config: Any) -> None:
@@ -176,16 +163,16 @@ async def test_a_late_marker_does_not_end_the_next_transaction(node: Bumping) ->
 async def test_offsets_without_adding_their_partition(node: Bumping) -> None:
     await node.leads()
     await node.init()
-    assert await node.commit(5, ME, version=4) == "TRANSACTION_ABORTABLE"
-    assert await node.commit(5, ME) == "NONE"
+    assert await node.commit_offset(5, version=4) == "TRANSACTION_ABORTABLE"
+    assert await node.commit_offset(5, version=5) == "NONE"
     assert await node.describe() == ("Ongoing", ["__consumer_offsets"])
     assert await node.bump() == (0, 1)
-    assert await node.commit(6, (0, 1)) == "CONCURRENT_TRANSACTIONS", "at once"
+    assert await node.commit_offset(6, (0, 1), version=5) == "CONCURRENT_TRANSACTIONS", "at once"
     assert await node.mark("__consumer_offsets", who=(0, 1)) == "NONE"
     node.marked(OFFSETS)
     assert await node.offset() == 5
-    assert await node.commit(7, ME) == "INVALID_PRODUCER_EPOCH"
-    assert await node.commit(6, (0, 1)) == "NONE"
+    assert await node.commit_offset(7, version=5) == "INVALID_PRODUCER_EPOCH"
+    assert await node.commit_offset(6, (0, 1), version=5) == "NONE"
 
 
 @in_node()

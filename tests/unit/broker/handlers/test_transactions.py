@@ -160,7 +160,7 @@ class Node(Led):
         assert not found.error_code
         return int(found.offset)
 
-    async def commit_offset(self, offset: int, who: tuple[int, int] = ME) -> str:
+    async def commit_offset(self, offset: int, who: tuple[int, int] = ME, version: int = 3) -> str:
         topic = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic
         partition = topic.TxnOffsetCommitRequestPartition(
             partition_index=0, committed_offset=offset, committed_metadata=""
@@ -169,7 +169,7 @@ class Node(Led):
             transactional_id="x", group_id="g", producer_id=who[0], producer_epoch=who[1],
             generation_id=-1, member_id="", topics=[topic(name="t", partitions=[partition])],
         )  # fmt: skip
-        found = await self.b.ask(txn_offset_commit, 3, request)
+        found = await self.b.ask(txn_offset_commit, version, request)
         return name_of(found.topics[0].partitions[0].error_code)
 
     async def offset(self) -> int | str:
