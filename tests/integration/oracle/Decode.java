@@ -4,6 +4,7 @@ import java.nio.ByteBuffer;
 import java.util.HexFormat;
 import java.util.stream.Collectors;
 import org.apache.kafka.common.protocol.ApiKeys;
+import org.apache.kafka.common.protocol.ByteBufferAccessor;
 import org.apache.kafka.common.protocol.Errors;
 import org.apache.kafka.common.requests.AbstractResponse;
 
@@ -20,7 +21,8 @@ public class Decode {
                 continue;
             }
             ByteBuffer body = ByteBuffer.wrap(HexFormat.of().parseHex(words[2]));
-            AbstractResponse answer = AbstractResponse.parseResponse(key, body, version);
+            AbstractResponse answer =
+                AbstractResponse.parseResponse(key, new ByteBufferAccessor(body), version);
             String found = answer.errorCounts().keySet().stream()
                 .filter(error -> error != Errors.NONE).map(Errors::name).sorted().collect(Collectors.joining(","));
             System.out.println((body.hasRemaining() ? "bytes left " : "") + found);
