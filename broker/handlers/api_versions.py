@@ -7,8 +7,10 @@ handler modules, without the versions that need a feature that is not in use (`k
 and is the same on every listener.
 
 From v3 on the answer names the features that this program supports, and the levels that all brokers
-use, with their epoch (KIP-584).  v3 leaves out supported features, all of which begin at level 0:
-older clients do not understand such a level (KAFKA-17011).
+use, with their epoch (KIP-584).  A broker that has just started knows these levels when the
+controller has named them, and answers then: a client keeps the list as long as its connection.
+Brokers, which ask in v0, are answered at once.  v3 leaves out supported features, all of which
+begin at level 0: older clients do not understand such a level (KAFKA-17011).
 """
 
 from __future__ import annotations
@@ -17,7 +19,8 @@ import re
 from functools import lru_cache
 from typing import Any
 
-from highwater.broker.context import OPEN, Api, Context, Reply
+from highwater.broker.context import OPEN, Api, Context, Delayed, Reply
+from highwater.broker.first_news import FirstNewsWait
 from highwater.broker.request.response import Response
 from highwater.kafka.errors import ErrorCode
 from highwater.kafka.features import KAFKAS, Levels, offered
@@ -36,6 +39,12 @@ def handle(ctx: Context, request: Any) -> Reply:
         and _SOFTWARE.fullmatch(request.client_software_version or "")
     ):
         return error_response(ctx, request, ErrorCode.INVALID_REQUEST)
+    if ctx.version >= FIRST_WITH_SOFTWARE and not ctx.services.metadata.told:
+        return Delayed(FirstNewsWait(ctx, lambda: _answer(ctx)))
+    return _answer(ctx)
+
+
+def _answer(ctx: Context) -> Response:
     metadata = ctx.services.metadata
     return Response(parts=(_encoded(ctx.version, metadata.features, metadata.features_epoch),))
 

@@ -17,7 +17,8 @@ from typing import Any, ClassVar
 
 from highwater.broker.admin.topic_znodes import auto_create
 from highwater.broker.context import Access, Api, Context, Delayed, Reply, operations_of_cluster
-from highwater.broker.metadata.metadata_cache import DOUBT_MS, FIRST_NEWS, FIRST_NEWS_MS
+from highwater.broker.first_news import FirstNewsWait
+from highwater.broker.metadata.metadata_cache import DOUBT_MS
 from highwater.broker.metadata.metadata_encoding import (
     NOT_ASKED,
     EncodedTopics,
@@ -46,7 +47,8 @@ def handle(ctx: Context, request: Any) -> Reply | Awaitable[Reply]:
     names, ids = _asked_for(ctx, request)
     cache = ctx.services.metadata
     if not cache.told and not ids:
-        return Delayed(FirstNewsWait(ctx, request, names))
+        # a topic that is unknown afterwards is created when the client asks again
+        return Delayed(FirstNewsWait(ctx, lambda: _answer(ctx, request, names)))
     if names is None or (not ids and (not _creates(ctx, request) or _all_known(ctx, names))):
         doubted = cache.doubted(names, ctx.now_ms)
         if doubted:
@@ -88,28 +90,6 @@ class MetadataWait(DelayedOperation):
         if self.ctx.services.metadata.doubted(self.doubted, self.ctx.now_ms):
             return None
         return _answer(self.ctx, self.request, self.names)
-
-    def on_expire(self) -> Response:
-        return _answer(self.ctx, self.request, self.names)
-
-
-class FirstNewsWait(DelayedOperation):
-    """Waits for the controller's first message after this broker's start.
-
-    A topic still unknown then is answered as unknown, and created when the client asks again.
-    """
-
-    kind: ClassVar[str] = "topic"
-    keys = (FIRST_NEWS,)
-    timeout_ms = FIRST_NEWS_MS
-
-    def __init__(self, ctx: Context, request: Any, names: tuple[str, ...] | None) -> None:
-        self.ctx = ctx
-        self.request = request
-        self.names = names
-
-    def try_complete(self) -> Response | None:
-        return self.on_expire() if self.ctx.services.metadata.told else None
 
     def on_expire(self) -> Response:
         return _answer(self.ctx, self.request, self.names)

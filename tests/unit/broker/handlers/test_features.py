@@ -5,14 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import trio
 
 from highwater.broker.admin import feature_updates
 from highwater.broker.admin.feature_updates import Update, checked
-from highwater.broker.handlers import api_versions, update_features
+from highwater.broker.handlers import api_versions, consumer_group_heartbeat, update_features
+from highwater.broker.metadata.metadata_cache import MetadataCache
 from highwater.kafka import znodes
 from highwater.kafka.errors import ApiError, ErrorCode
 from highwater.kafka.features import GROUP_VERSION, KAFKAS, SUPPORTED, TOPIC_IDS
 from highwater.kafka.security.acls import Operation, ResourceType
+from highwater.kafka.types import BrokerId
 from highwater.kafka.wire.messages import ApiVersionsRequest, UpdateFeaturesRequest
 from highwater.world.api import NoNode
 from tests.unit.broker.handlers.conftest import in_broker
@@ -65,6 +68,34 @@ async def test_api_versions_names_features_with_their_epoch(b: Any) -> None:
         assert supported == ({n: (0, m) for n, m in KAFKAS.items()} if version == 4 else {})
     await b.update_metadata({}, features={GROUP_VERSION: 1}, features_epoch=8)
     assert (await offered(b, 3)).finalized_features_epoch == 8, "no answer is kept too long"
+
+
+@in_broker()
+async def test_a_client_waits_until_the_broker_knows_the_levels(b: Any) -> None:
+    """The Java client ends for good where the list lacks ConsumerGroupHeartbeat."""
+    b.services.metadata = MetadataCache(BrokerId(1))
+    answers: list[Any] = []
+
+    async def ask() -> None:
+        answers.append(await offered(b, 3))
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(ask)
+        assert (await b.ask(api_versions, 0, ApiVersionsRequest())).error_code == 0, (
+            "brokers ask so"
+        )
+        await trio.sleep(0.1)
+        assert not answers
+        await b.update_metadata({}, features={GROUP_VERSION: 1}, features_epoch=1)
+    assert consumer_group_heartbeat.API.key in {entry.api_key for entry in answers[0].api_keys}
+
+
+@in_broker()
+async def test_without_a_controller_the_answer_comes_without_levels(b: Any) -> None:
+    b.services.metadata = MetadataCache(BrokerId(1))
+    began = trio.current_time()
+    assert (await offered(b, 3)).finalized_features == []
+    assert 4.9 < trio.current_time() - began < 5.1
 
 
 @in_broker()
