@@ -3,7 +3,7 @@
 highwater/_vendor/python    kafka-python with its licence, without the prose of its schemas.  As a
                             build requirement it comes from the index or mirror of the user's own
                             settings
-highwater/docs              the pages of the documentation
+highwater/docs              the pages of the documentation that are for users
 highwater/compose           compose.yaml, and what its images are built of beside the package itself
 
 Where there is a C compiler the wheel is for this machine's Python, and holds the modules of
@@ -47,8 +47,17 @@ NOT_READ = (".pyc", ".pyi")
 """Stubs are for those who check types against it, and this copy is private."""
 COMPILER_PACKAGES = ["mypy==2.4.1", "setuptools>=80"]
 COMPOSE = ("compose.yaml", "Dockerfile", ".dockerignore")
+OWN_TESTS = "## About the project's own tests"
+"""The title in the pages' index under which they are of use only in a clone."""
 FROM_A_CLONE = "cluster"
 """Of the images' folders, the one whose image is built from a clone alone."""
+
+
+def users_pages(docs: Path) -> list[Path]:
+    """The pages that are for users, by their index, and the index."""
+    own_tests = (docs / "README.md").read_text("utf-8").partition(OWN_TESTS)[2]
+    left_out = set(re.findall(r"(?m)^- \[([\w-]+\.md)\]", own_tests))
+    return [page for page in sorted(docs.glob("*.md")) if page.name not in left_out]
 
 
 class BuildHook(BuildHookInterface[Any]):
@@ -71,7 +80,7 @@ class BuildHook(BuildHookInterface[Any]):
         for room in ROOMS:  # a source distribution has no symbolic links
             if not (root / "highwater" / room).exists():
                 included[str(root / room)] = f"highwater/{room}"
-        for page in sorted((root / "docs").glob("*.md")):
+        for page in users_pages(root / "docs"):
             included[str(page)] = f"highwater/docs/{page.name}"
         place = Path(self.work.name) / "compiled"
         for file in self._compiled(root, place):

@@ -1,6 +1,7 @@
 """`highwater docs`: the pages; an installation carries them, a clone has them beside it.
 
-docs/README.md has their order, and tells those for users from those about the project's own tests.
+docs/README.md has their order, and tells those for users from those about the project's own tests,
+which an installation leaves out.
 """
 
 from __future__ import annotations
@@ -53,7 +54,11 @@ def docs(page: str | None) -> None:
         raise SystemExit(1)
     if page is None:
         index = next(iter(found.values())).with_name(f"{INDEX}.md").read_text("utf-8")
-        for number, (section, names) in enumerate(sections(index).items()):
+        there = {
+            section: [name for name in names if name in found]
+            for section, names in sections(index).items()
+        }
+        for number, (section, names) in enumerate((s, n) for s, n in there.items() if n):
             click.echo(f"{chr(10) * bool(number)}{section}")
             for name in names:
                 title = found[name].read_text("utf-8").partition("\n")[0].removeprefix("# ")
