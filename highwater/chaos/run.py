@@ -33,7 +33,9 @@ from highwater.chaos.watch_process import RULE, WatchProcess
 from highwater.chaos.witnesses import disk_reader as disk
 from highwater.chaos.witnesses import state_rules as rules
 from highwater.chaos.witnesses.deaths import DeathWitness
-from highwater.chaos.workloads.crew import Crew
+from highwater.chaos.workloads import confluent
+from highwater.chaos.workloads.crew import CLASSIC, CONSUMER, CONSUMER_PROPERTIES, Crew
+from highwater.chaos.workloads.group_run import JAVA
 from highwater.chaos.workloads.recorder import Spec, Topic
 from highwater.chaos.workloads.transactional import BANK, COPY_IN, COPY_OUT
 from highwater.chaos.workloads.workload_process import Workload
@@ -47,17 +49,20 @@ from highwater.cluster.faults.witness import Witness
 from highwater.cluster.faults.witnesses import witness_of
 from highwater.cluster.faults.workload_verbs import ChaosStage
 from highwater.cluster.interface import PATIENCE_S, Cluster, ClusterError
+from highwater.cluster.processes import apache
 from highwater.cluster.processes.process_cluster import process_cluster
 from highwater.cluster.processes.process_settings import Settings
 from highwater.cluster.processes.programs import Highwater, Program
-from highwater.cluster.processes.zookeeper_process import for_a_proof
+from highwater.cluster.processes.zookeeper_process import find_java, for_a_proof
 from highwater.cluster.run_folder import RunFolder, RunInfo, TopicInfo
 from highwater.cluster.run_topics import create_topics, delete_topic
 from highwater.cluster.target import Target
 from highwater.kafka.errors import ErrorCode
 from highwater.verdict.history import LineLog, encode_line
 
-TRANSACTIONS, GROUPS = "transactions", "groups"
+TRANSACTIONS, JAVA_TRANSACTIONS = "transactions", "java-transactions"
+GROUPS, CONSUMER_GROUPS = "groups", "consumer-groups"
+WORKLOADS = (TRANSACTIONS, JAVA_TRANSACTIONS, GROUPS, CONSUMER_GROUPS)
 BROKERS = (1, 2, 3)
 HEAL_S = 60.0
 FINAL_READ_S, READ_A_SECOND = 60.0, 10_000
@@ -81,7 +86,8 @@ class Options:
     producers: tuple[str, ...] = ("kafka-python", "confluent-kafka", "highwater")
     consumers: tuple[str, ...] = ("kafka-python", "confluent-kafka", "highwater")
     workloads: tuple[str, ...] = ()
-    """Workloads in addition to the writers: "transactions" (T3-T5, T7), "groups" (G2-G4)."""
+    """Workloads in addition to the writers, of WORKLOADS: transactions (T3-T5, T7) by librdkafka or
+    by the Java client, and groups (G2-G5) of either protocol."""
     engine: str = "auto"
     watch: bool = False
     """Whether spark/watch.py watches the run, and its first alarm ends the workload."""
@@ -95,6 +101,12 @@ class Options:
     def security(self) -> str:
         return secured_clients.SECURITY if self.secure else "plaintext"
 
+    @property
+    def transactions_by(self) -> str:
+        """The client of the transactions, if there are any."""
+        clients = {TRANSACTIONS: confluent.CLIENT, JAVA_TRANSACTIONS: JAVA}
+        return next((c for name, c in clients.items() if name in self.workloads), "")
+
 
 def choose_runtime(wish: str) -> str:
     """`auto` means processes: they need no engine, and every verb works on them."""
@@ -102,7 +114,10 @@ def choose_runtime(wish: str) -> str:
 
 
 def open_cluster(options: Options, folder: RunFolder) -> AbstractAsyncContextManager[Cluster]:
-    properties = {"log.segment.bytes": "1048576", **options.properties}
+    properties = {"log.segment.bytes": "1048576"}
+    if CONSUMER_GROUPS in options.workloads:
+        properties |= CONSUMER_PROPERTIES
+    properties |= options.properties
     if options.target is not None:
         return options.target.open(folder.cluster, properties)
     if options.runtime == "compose":
@@ -144,7 +159,7 @@ class Run:
             TopicInfo("safe", 3, 3, 2),
             TopicInfo("lossy", 1, 3, 1, expect_loss=True),
         ]
-        if TRANSACTIONS in options.workloads:
+        if options.transactions_by:
             self.topics += [TopicInfo(name, 3, 3, 2) for name in (BANK, COPY_IN, COPY_OUT)]
         target = options.target
         brokers = BROKERS if target is None else target.brokers
@@ -171,6 +186,8 @@ class Run:
             versions=versions(),
         )
         self.watch = WatchProcess(self.folder.path, progress) if options.watch else None
+        self._java_jars = Path()
+        self._has_java = False
 
     async def execute(self) -> Any:
         """Makes the whole run; returns the verdict (`highwater.verdict.verdict.Verdict`)."""
@@ -179,6 +196,7 @@ class Run:
         if self.info.lacks:
             told = "; ".join(f"{what} ({why})" for what, why in self.info.lacks.items())
             self.progress.say(f"{self.info.target} lacks {told}")
+        await trio.to_thread.run_sync(self._prepare_java)
         whom = self.info.target or f"ZooKeeper and three brokers ({self.options.runtime})"
         if self.options.secure:
             whom += f", with clients by {self.options.security.upper()}"
@@ -266,7 +284,7 @@ class Run:
         spec = self._spec(cluster)
         workload = Workload(spec, self.folder.path, self.progress.stats)
         way = secured_clients.way_of(cluster, self.folder.cluster, self.options.security)
-        crew = Crew(self.folder.path, way, spec.run, spec.seed, spec.safe.name)
+        crew = Crew(self.folder.path, way, spec.run, spec.seed, spec.safe.name, self._groups())
         rng = random.Random(self.options.seed)
         stage = ChaosStage(
             cluster, witness, rng, deaths=deaths, workload=workload, topics=self.topics
@@ -280,7 +298,7 @@ class Run:
                 nursery.start_soon(_settle_often, stage)
                 await workload.wait_for("started", PATIENCE_S)
                 with_groups = trio.CancelScope()
-                if GROUPS in self.options.workloads:
+                if crew.groups:
                     nursery.start_soon(_within, with_groups, crew.run)
                 schedule = self._schedule()
                 self.info.loss_arranged = any(f.name == "lose_unreplicated" for f in schedule)
@@ -350,6 +368,33 @@ class Run:
             return False
         return True
 
+    def _groups(self) -> list[tuple[str, str]]:
+        """The clients and protocols of the run's consumer groups."""
+        kinds: list[tuple[str, str]] = []
+        if GROUPS in self.options.workloads:
+            kinds += CLASSIC
+        if CONSUMER_GROUPS in self.options.workloads:
+            kinds += [kind for kind in CONSUMER if kind[0] != JAVA or self._has_java]
+        return kinds
+
+    def _prepare_java(self) -> None:
+        """Fetches the jars that the workloads need.  Consumer groups can do without them; raises
+        StartError where transactions by Java cannot have them."""
+        if self.options.transactions_by == JAVA:
+            find_java()
+            self._java_jars = apache.client_jars()
+        if CONSUMER_GROUPS in self.options.workloads:
+            try:
+                if self.options.secure:
+                    raise StartError("it has no login here")
+                find_java()
+                apache.home()
+            except StartError as error:
+                why = f"the consumer groups are without the Java client: {error}"
+                self.progress.say_from_thread(why)
+            else:
+                self._has_java = True
+
     def _spec(self, cluster: Cluster) -> Spec:
         safe, lossy = (Topic(t.name, t.partitions, t.expect_loss) for t in self.topics[:2])
         way = secured_clients.way_of(cluster, self.folder.cluster, self.options.security)
@@ -363,7 +408,8 @@ class Run:
             rate=self.options.rate,
             producers=self.options.producers,
             consumers=self.options.consumers,
-            transactions=TRANSACTIONS in self.options.workloads,
+            transactions=self.options.transactions_by,
+            java_jars=str(self._java_jars),
         )
 
     def _count(

@@ -53,10 +53,12 @@ _OPTIONS = [
     click.option(
         "--workload",
         "workloads",
-        type=click.Choice(["transactions", "groups"]),
+        type=click.Choice(["transactions", "java-transactions", "groups", "consumer-groups"]),
         multiple=True,
         help="Beside the writers; may be given several times.  transactions: tellers that move "
-        "money, and an exactly-once copier; groups: members that come, leave and crash.",
+        "money, and an exactly-once copier, by librdkafka, or by the Java client (of version 2,"
+        " where the brokers have it); groups: members that come, leave and crash, of the classic"
+        " protocol, or of the consumer protocol (KIP-848).",
     ),
     click.option(
         "--rate",
@@ -297,6 +299,8 @@ def _run(
     from highwater.cluster.faults.verb_table import VERBS
     from highwater.cluster.processes.programs import ApacheKafka, Highwater
 
+    if {"transactions", "java-transactions"} <= set(workloads):
+        raise click.UsageError("--workload transactions and java-transactions: give one of them")
     if zookeeper and runtime == "compose":
         raise click.UsageError("--runtime compose has ZooKeeper's own image: leave --zookeeper out")
     if secure and (target is not None or runtime == "compose"):
@@ -310,6 +314,8 @@ def _run(
         seed = random.SystemRandom().randrange(1_000_000)
     with clear_errors(exit_code=3):
         aimed = _target(apache, target, broker_source, commands, services, target_config, zookeeper)
+        if "consumer-groups" in workloads:
+            _need_consumer_groups(apache, aimed)
         options = chaos_run.Options(
             out=out or Path("runs") / f"{time.strftime('%Y%m%d-%H%M%S')}-{seed}",
             seed=seed,
@@ -345,6 +351,18 @@ def _need_spark() -> None:
     except SparkMissing as error:
         complain(str(error))
         raise SystemExit(3) from None
+
+
+def _need_consumer_groups(apache: Path | None, target: Target | None) -> None:
+    from highwater.cluster.processes.programs import numbers
+    from highwater.cluster.target import ApacheRelease
+
+    old = isinstance(target, ApacheRelease) and numbers(target.version) < (4,)
+    if apache is not None or old:
+        raise click.UsageError(
+            f"--workload consumer-groups: {target or apache} has no groups of KIP-848; Apache Kafka"
+            " has them from 4.0 on (--target apache:4.2.0)"
+        )
 
 
 def _target(

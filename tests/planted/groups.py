@@ -163,3 +163,20 @@ def another_member_of_aiokafka_was_refused(s: Story) -> None:
     s.line("two", "assign", "ok", partition=0, group_id=s.topic, client="aiokafka")
     answered(s, "three", "NOT_COORDINATOR")
     s.poll("two", *s.values(0), client="aiokafka")
+
+
+@in_group("G5")
+def committed_what_another_member_has(s: Story) -> None:
+    """The first owner goes on to commit between the commits of the next one."""
+    member(s, "two", 3, 2)
+    s.poll("two", *s.values(3, 4))
+    commit(s, "two", 5)
+    commit(s, "one", 5)
+
+
+@in_group()
+def a_commit_of_the_former_owner_was_refused(s: Story) -> None:
+    member(s, "two", 3, 2)
+    s.poll("two", *s.values(3, 4))
+    commit(s, "two", 5)
+    commit(s, "one", 5, "info", error="UNKNOWN_MEMBER_ID")

@@ -9,17 +9,27 @@ from __future__ import annotations
 import json
 import random
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import trio
 
-from highwater.chaos.workloads.group_run import GroupRun
+from highwater.chaos.workloads.group_run import JAVA, GroupRun
 from highwater.child_processes import Pid
 from highwater.client_calls import ClientHangs
 from highwater.cluster.client_files import Way
 
-CLIENTS = ("kafka-python", "confluent-kafka")
+CLASSIC = (("kafka-python", "classic"), ("confluent-kafka", "classic"))
+CONSUMER = (("confluent-kafka", "consumer"), (JAVA, "consumer"))
+"""The clients of groups, and the protocols that they speak; `consumer` is KIP-848's."""
+CONSUMER_PROPERTIES = {
+    "group.consumer.session.timeout.ms": "6000",
+    "group.consumer.min.session.timeout.ms": "6000",
+    "group.consumer.heartbeat.interval.ms": "500",
+    "group.consumer.min.heartbeat.interval.ms": "500",
+}
+"""Of the brokers: members of the consumer protocol have no times of their own."""
 AT_FIRST, AT_MOST = 2, 3
 EVERY_S = 3.0
 OPERATIONS_FROM = 1 << 40
@@ -27,17 +37,30 @@ OPERATIONS_FROM = 1 << 40
 
 
 class Crew:
-    """The members of all groups."""
+    """The members of all groups; `kinds`: a group's client and protocol."""
 
-    def __init__(self, folder: Path, way: Way, run: str, seed: int, topic: str) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        way: Way,
+        run: str,
+        seed: int,
+        topic: str,
+        kinds: Sequence[tuple[str, str]],
+    ) -> None:
         self._random = random.Random(f"{seed} crew")
         self._lock = threading.Lock()
         self._stopped = False
         self.common = {"run": run, "seed": seed, "phase": "run", "expect_loss": False}
-        self.groups = [
-            GroupRun(folder / f"group-{client}", way, f"{run}-{client}", topic, client)
-            for client in CLIENTS
-        ]
+        self.groups: list[GroupRun] = []
+        for client, protocol in kinds:
+            name = client if protocol == "classic" else f"{protocol}-{client}"
+            self.groups.append(
+                GroupRun(
+                    folder / f"group-{name}", way, f"{run}-{name}", topic, client,
+                    protocol=protocol,
+                )
+            )  # fmt: skip
 
     async def run(self) -> None:
         """Runs the groups until cancelled."""

@@ -45,6 +45,8 @@ class Member(Way):
     out: str
     session_ms: int = 6000
     heartbeat_ms: int = 300
+    protocol: str = "classic"
+    """classic, or consumer (KIP-848), whose times and assignor are the broker's."""
 
 
 class Diary:
@@ -234,6 +236,15 @@ def _kafka_python_consumer(member: Member, diary: Diary) -> None:
 def confluent(member: Member, diary: Diary) -> None:
     from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
+    own_times: dict[str, Any] = {
+        "session.timeout.ms": member.session_ms,
+        "heartbeat.interval.ms": member.heartbeat_ms,
+        "partition.assignment.strategy": "range",
+    }
+    by_protocol: dict[str, dict[str, Any]] = {
+        "classic": own_times,
+        "consumer": {"group.protocol": "consumer"},
+    }
     consumer = Consumer(
         {
             **member.connect(),
@@ -241,20 +252,20 @@ def confluent(member: Member, diary: Diary) -> None:
             "group.id": member.group,
             "auto.offset.reset": "earliest",
             "enable.auto.commit": False,
-            "session.timeout.ms": member.session_ms,
-            "heartbeat.interval.ms": member.heartbeat_ms,
-            "partition.assignment.strategy": "range",
             "log_level": 0,
+            **by_protocol[member.protocol],
         }
     )
 
+    owned: set[int] = set()
     pending: dict[int, int] = {}
     taken = 0
 
     def assigned(_: Any, partitions: list[Any]) -> None:
         pending.clear()  # these partitions are another member's now, or will be read again
         numbers = sorted(tp.partition for tp in partitions)
-        diary.assignment(numbers)
+        owned.update(numbers)
+        diary.assignment(owned)
         operations = diary.begin("committed", dict.fromkeys(numbers, 0))
         wanted = [TopicPartition(member.topic, n) for n in numbers]
         try:
@@ -274,16 +285,25 @@ def confluent(member: Member, diary: Diary) -> None:
         if failed:
             raise KafkaException(failed[0])
 
-    def revoked(*_: Any) -> None:
+    def revoked(_: Any, partitions: list[Any]) -> None:
+        """Gives up partitions: with the classic protocol all of them."""
         pending.clear()
+        owned.difference_update(tp.partition for tp in partitions)
 
     def refused(error: Any) -> None:
         """Assigns the partitions again, because librdkafka does not repeat a request for offsets
         that an old coordinator has refused."""
         if error.code() in (KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_LOAD_IN_PROGRESS):
+            print(f"assigned again: {error}", file=sys.stderr, flush=True)
             pending.clear()
-            held = consumer.assignment()
-            consumer.assign([TopicPartition(tp.topic, tp.partition) for tp in held])
+            held = [TopicPartition(tp.topic, tp.partition) for tp in consumer.assignment()]
+            if member.protocol == "classic":
+                consumer.assign(held)
+            else:
+                consumer.incremental_unassign(held)
+                consumer.incremental_assign(held)
+            for tp in held:  # each is read from the committed offset again
+                diary.write("assign", "ok", partition=tp.partition)
 
     # one record at a time: a batch of `consume` may hold records from before a rebalance
     consumer.subscribe([member.topic], on_assign=assigned, on_revoke=revoked, on_lost=revoked)

@@ -55,6 +55,7 @@ class GroupRun:
     topic: str
     client: str
     session_ms: int = 6000
+    protocol: str = "classic"
     members: dict[int, Running] = field(default_factory=dict)
     _count: int = 0
 
@@ -72,6 +73,7 @@ class GroupRun:
             topic=self.topic,
             out=str(self.folder / f"{name}.jsonl"),
             session_ms=self.session_ms,
+            protocol=self.protocol,
         )
         if self.client == JAVA:
             self.members[number] = self._java(member)
@@ -96,13 +98,19 @@ class GroupRun:
             "log4j.appender.E.target=System.err\n"
             "log4j.appender.E.layout=org.apache.log4j.SimpleLayout\n"
         )
+        by_protocol = {
+            "classic": [
+                "--session-timeout", str(member.session_ms),
+                "--assignment-strategy", "org.apache.kafka.clients.consumer.RangeAssignor",
+            ],
+            "consumer": ["--group-protocol", "consumer"],
+        }  # fmt: skip
         command = [
             find_java(), "-Xmx64m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC",
             f"-Dlog4j.configuration=file:{log4j}", "-cp", f"{apache.home()}/libs/*", _CONSUMER,
             "--bootstrap-server", member.bootstrap, "--topic", member.topic,
-            "--group-id", member.group, "--session-timeout", str(member.session_ms),
-            "--reset-policy", "earliest", "--verbose",
-            "--assignment-strategy", "org.apache.kafka.clients.consumer.RangeAssignor",
+            "--group-id", member.group, "--reset-policy", "earliest", "--verbose",
+            *by_protocol[member.protocol],
         ]  # fmt: skip
         process = self._start(command, member, subprocess.PIPE)
         reader = threading.Thread(target=_write_down, args=(process.stdout, member), daemon=True)
@@ -217,6 +225,7 @@ def _whole_lines(path: Path) -> Iterator[dict[str, Any]]:
 def _write_down(source: IO[bytes], member: Member) -> None:
     """Converts VerifiableConsumer's lines to the history's, until it ends."""
     operations = 0
+    owned: set[int] = set()
     with Path(member.out).open("a", encoding="utf-8", buffering=1) as out:
 
         def write(f: str, type_: str, **fields: Any) -> None:
@@ -234,30 +243,35 @@ def _write_down(source: IO[bytes], member: Member) -> None:
             except ValueError:
                 continue
             operations += 1
-            _TRANSLATIONS.get(said.get("name", ""), _nothing)(said, write, operations)
+            _TRANSLATIONS.get(said.get("name", ""), _nothing)(said, write, operations, owned)
 
 
 Write = Callable[..., None]
 
 
-def _nothing(said: dict[str, Any], write: Write, op: int) -> None: ...
+def _nothing(said: dict[str, Any], write: Write, op: int, owned: set[int]) -> None: ...
 
 
-def _assigned(said: dict[str, Any], write: Write, op: int) -> None:
+def _assigned(said: dict[str, Any], write: Write, op: int, owned: set[int]) -> None:
     partitions = sorted(place["partition"] for place in said["partitions"])
     for partition in partitions:
         write("assign", "ok", partition=partition)
-    write("assigned_all", "ok", partitions=partitions)
+    owned.update(partitions)
+    write("assigned_all", "ok", partitions=sorted(owned))
 
 
-def _record(said: dict[str, Any], write: Write, op: int) -> None:
+def _revoked(said: dict[str, Any], write: Write, op: int, owned: set[int]) -> None:
+    owned.difference_update(place["partition"] for place in said["partitions"])
+
+
+def _record(said: dict[str, Any], write: Write, op: int, owned: set[int]) -> None:
     write(
         "poll", "ok", op=op, poll_id=op, n=1, partition=said["partition"], offset=said["offset"],
         value=said["value"], key=said.get("key"),
     )  # fmt: skip
 
 
-def _committed(said: dict[str, Any], write: Write, op: int) -> None:
+def _committed(said: dict[str, Any], write: Write, op: int, owned: set[int]) -> None:
     ending = "ok" if said.get("success") else "info"
     for place in said["offsets"]:
         write(
@@ -266,8 +280,9 @@ def _committed(said: dict[str, Any], write: Write, op: int) -> None:
         )  # fmt: skip
 
 
-_TRANSLATIONS: dict[str, Callable[[dict[str, Any], Write, int], None]] = {
+_TRANSLATIONS: dict[str, Callable[[dict[str, Any], Write, int, set[int]], None]] = {
     "partitions_assigned": _assigned,
+    "partitions_revoked": _revoked,
     "record_data": _record,
     "offsets_committed": _committed,
 }

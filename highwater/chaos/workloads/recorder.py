@@ -45,8 +45,11 @@ class Spec(CommonSpec):
     """Records a second for each producer of the safe topic."""
     producers: tuple[str, ...] = ("kafka-python", "confluent-kafka", "highwater")
     consumers: tuple[str, ...] = ("kafka-python", "confluent-kafka", "highwater")
-    transactions: bool = False
-    """Whether there are tellers, a copier, and readers under read_committed (`transactional`)."""
+    transactions: str = ""
+    """confluent-kafka or java: the client of tellers and a copier, beside whom there are readers
+    under read_committed; empty: there are none."""
+    java_jars: str = ""
+    """The folder of the Java client's jars, where it is used."""
 
 
 @dataclass(slots=True)

@@ -82,15 +82,21 @@ class Workload:
     def _transactions(self) -> None:
         from highwater.chaos.workloads import transactional as t
         from highwater.chaos.workloads.confluent import ConfluentProducer
+        from highwater.chaos.workloads.java_transactions import CLIENT as JAVA
+        from highwater.chaos.workloads.java_transactions import JavaTransactions
         from highwater.chaos.workloads.native import NativeConsumer
 
         partitions = self.spec.safe.partitions
         bank, source, target = (Topic(n, partitions) for n in (t.BANK, t.COPY_IN, t.COPY_OUT))
         self.transactional = [bank, source, target]
-        self.tellers += [t.Teller(self.recorder, bank, n) for n in range(t.TELLERS)]
         name, pace = "producer-copy-in", Pace(self.spec.rate / 2)
         self.producers.append(ConfluentProducer(self.recorder, source, pace, acks=-1, name=name))
-        self.copiers.append(t.Copier(self.recorder, source, target))
+        if self.spec.transactions == JAVA:
+            jars = Path(self.spec.java_jars)
+            self.copiers.append(JavaTransactions(self.recorder, jars, partitions))
+        else:
+            self.tellers += [t.Teller(self.recorder, bank, n) for n in range(t.TELLERS)]
+            self.copiers.append(t.Copier(self.recorder, source, target))
         topics, name = [bank, target], "consumer-committed"
         self.consumers.append(NativeConsumer(self.recorder, topics, name, read_committed=True))
 

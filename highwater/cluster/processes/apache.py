@@ -23,6 +23,8 @@ from highwater.cluster.processes.zookeeper_process import find_java
 from highwater.maven import Artifact, FetchError, cache_dir, fetch_jars
 
 VERSION = "3.9.2"
+CLIENT_VERSION = "4.2.0"
+"""The Java client of workloads: since 4.0 it speaks transaction.version 2."""
 SERVER_JVM = (
     "-server",
     "-Xmx1G",
@@ -68,6 +70,17 @@ def home(version: str = VERSION) -> Path:
     folder = cache_dir() / f"apache-kafka-{version}"
     try:
         fetch_jars(f"Apache Kafka {version}", artifacts(version), folder / "libs")
+    except FetchError as error:
+        raise StartError(str(error)) from error
+    return folder
+
+
+def client_jars(version: str = CLIENT_VERSION) -> Path:
+    """The folder of the Java client's jars; fetches missing ones."""
+    artifacts = (Artifact("org.apache.kafka", "kafka-clients", version), _LOGGING)
+    folder = cache_dir() / f"kafka-clients-{version}"
+    try:
+        fetch_jars(f"Kafka's Java client {version}", artifacts, folder)
     except FetchError as error:
         raise StartError(str(error)) from error
     return folder

@@ -64,7 +64,7 @@ def test_a_sound_run_ends_with_0_and_the_table_of_verify(
     assert (verdict["verdict"], verdict["engine"]) == ("valid", "spark")
     assert set(verdict["spark"]["phases"]) == {"session", "read", "views", "checks"}
     said = told.out.splitlines()
-    assert sum(" of 26  " in line for line in said) == 26
+    assert sum(" of 27  " in line for line in said) == 27
     table = ["valid  (checked by spark)", *lines(by_duckdb)[1:]]
     begin = said.index(table[0])
     assert said[begin : begin + len(table)] == table

@@ -1,0 +1,47 @@
+"""A chaos run of what later clients have: transactions of version 2, and groups of KIP-848."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(600)]
+CHECKS = ("T3", "T4", "T5", "T7", "G2", "G4", "G5")
+
+
+def history(out: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (out / "history.jsonl").read_text().splitlines()]
+
+
+def test_java_transactions_and_consumer_groups(tmp_path: Path) -> None:
+    """Coordinators die, and an EndTxn comes when the next transaction has begun."""
+    schedule, out = tmp_path / "faults.json", tmp_path / "run"
+    entries: list[dict[str, Any]] = [
+        {"name": "wait", "until": "healthy"},
+        {"at": 4, "name": "hold", "api": "EndTxn", "side": "request", "from": "clients",
+         "count": 2, "for": 6},
+    ]  # fmt: skip
+    for broker in (1, 2, 3):
+        entries.append({"after": 1, "name": "kill", "target": f"broker-{broker}", "for": 1})
+        entries.append({"after": 1, "name": "wait", "until": "healthy"})
+    schedule.write_text(json.dumps(entries))
+    command = [
+        sys.executable, "-I", "-m", "highwater.cli.main", "chaos", f"--out={out}", "--seed=5",
+        "--duration=5", "--rate=25", "--engine=duckdb", f"--faults={schedule}",
+        "--workload=java-transactions", "--workload=consumer-groups",
+    ]  # fmt: skip
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
+    verdict = json.loads((out / "verdict.json").read_text())
+    assert {n: verdict["checks"][n]["status"] for n in CHECKS} == dict.fromkeys(CHECKS, "passed")
+    assert {n: n for n in CHECKS if verdict["checks"][n]["examined"] == 0} == {}
+    lines = history(out)
+    of_java = [line for line in lines if line["client"] == "java"]
+    for f in ("send", "end_txn", "init_txn", "poll", "assign", "commit"):
+        assert any(line["f"] == f and line["type"] == "ok" for line in of_java), f
+    assert any(line["f"] == "commit" and line["client"] == "confluent-kafka" for line in lines)
