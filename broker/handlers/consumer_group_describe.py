@@ -2,8 +2,8 @@
 
 A group that does not exist, or is of the classic protocol, is GROUP_ID_NOT_FOUND.  A group whose
 members have subscribed to a topic that the requester may not describe is
-TOPIC_AUTHORIZATION_FAILED, without its members.  v1 tells the kind of each member, which is always
-1: of the consumer protocol.
+TOPIC_AUTHORIZATION_FAILED, without its members.  v1 tells the protocol of each member: 0 for
+the classic one, 1 for that of consumers.
 
 Source: KafkaApis.handleConsumerGroupDescribe, ConsumerGroup.asDescribedGroup of Apache Kafka 4.2.
 """
@@ -34,7 +34,7 @@ API = Api(
     ),
 )
 
-BY_CONSUMER_PROTOCOL = 1
+BY_CLASSIC_PROTOCOL, BY_CONSUMER_PROTOCOL = 0, 1
 _Group = ConsumerGroupDescribeResponse.DescribedGroup
 _Member = _Group.Member
 _Assignment = _Member.Assignment
@@ -99,7 +99,7 @@ def _member(group: ConsumerGroup, member: Member, topics: Topics) -> Any:
         subscribed_topic_regex=told.regex,
         assignment=_assignment(member.current.assigned, topics),
         target_assignment=_assignment(group.target_of(member.member_id), topics),
-        member_type=BY_CONSUMER_PROTOCOL,
+        member_type=BY_CLASSIC_PROTOCOL if told.classic is not None else BY_CONSUMER_PROTOCOL,
     )
 
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 from highwater.broker.context import Access, Api, Context, Reply
-from highwater.broker.coordinator.group.group import CONSUMER, Group
+from highwater.broker.coordinator.group.consumer.embedded import CONSUMER
+from highwater.broker.coordinator.group.group import Group
 from highwater.broker.request.response import Response
 from highwater.kafka.errors import ErrorCode
 from highwater.kafka.security.acls import Operation, ResourceType

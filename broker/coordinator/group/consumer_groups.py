@@ -17,12 +17,16 @@ from functools import cached_property
 import trio
 
 from highwater.base.event_loop import monotonic_ms
-from highwater.broker.coordinator.group import topic_patterns
+from highwater.broker.coordinator.group import moves, topic_patterns
 from highwater.broker.coordinator.group.consumer import assignors
+from highwater.broker.coordinator.group.consumer.classic_members import ClassicSteps
 from highwater.broker.coordinator.group.consumer.consumer_group import ConsumerGroup
 from highwater.broker.coordinator.group.consumer.consumer_group import State as ConsumerState
 from highwater.broker.coordinator.group.consumer.consumer_steps import (
+    JOINING,
     MEMBER_SESSION,
+    REVOCATION,
+    SYNCING,
     Step,
     Steps,
 )
@@ -33,8 +37,15 @@ from highwater.broker.coordinator.group.consumer.heartbeats import (
     check,
 )
 from highwater.broker.coordinator.group.consumer.members import Resolved
+from highwater.broker.coordinator.group.consumer.migration import (
+    BecomesClassic,
+    MigrationPolicy,
+)
+from highwater.broker.coordinator.group.consumer.records import CONSUMER_RECORDS
 from highwater.broker.coordinator.group.consumer.subscribed_topics import Topic
 from highwater.broker.coordinator.group.group import Group, Outcome, State, Write
+from highwater.broker.coordinator.group.protocol import Join, Joined, Sync, Synced
+from highwater.broker.coordinator.group.rebalance import Rebalancing
 from highwater.broker.coordinator.group.records import GroupLogRecord, GroupRecord
 from highwater.broker.coordinator.group.shard import GroupShard
 from highwater.broker.coordinator.group.topic_patterns import MayDescribe
@@ -48,6 +59,12 @@ from highwater.kafka.topic_ids import NO_ID
 log = logging.getLogger(__name__)
 
 RETRY_MS = 1000
+_WHY = {
+    MEMBER_SESSION: "was not heard of",
+    REVOCATION: "kept partitions for too long",
+    JOINING: "did not join again in time",
+    SYNCING: "did not sync in time",
+}
 _STORE_ERRORS = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -114,11 +131,16 @@ class ConsumerGroups(Coordinator[GroupShard, GroupLogRecord]):
             config.group_consumer_heartbeat_interval_ms,
             config.group_consumer_max_size,
             assignors.names(config.group_consumer_assignors),
+            policy=MigrationPolicy(config.group_consumer_migration_policy.lower()),
+            classic_max_size=config.group_max_size,
         )
 
     @abstractmethod
     def _named(self, group_id: str) -> GroupShard:
         """The shard of a group, for requests that must name a group."""
+
+    @abstractmethod
+    def _steps(self, group: Group) -> Rebalancing: ...
 
     @abstractmethod
     def _apply(self, shard: GroupShard, group: Group, outcome: Outcome) -> None:
@@ -170,6 +192,9 @@ class ConsumerGroups(Coordinator[GroupShard, GroupLogRecord]):
         """Returns the regular expressions whose topics must be looked up."""
         before, first = group.consumer, self._of_classic(group, request)
         consumer = before or ConsumerGroup(group.group_id)
+        for record in first:
+            if isinstance(record, CONSUMER_RECORDS):
+                consumer.apply(record)
         steps = self.consumer_steps(consumer)
         shown = consumer.state
         now_ms = monotonic_ms()
@@ -177,6 +202,8 @@ class ConsumerGroups(Coordinator[GroupShard, GroupLogRecord]):
         self._take(shard, group, step, ticket, first)
         if group.consumer is not None and before is None:
             group.consumer.seen = consumer.seen
+            if first:
+                log.info("group %s: takes the consumer protocol", group.group_id)
         if group.consumer is not None:
             self._log_consumers(shard, group.consumer, shown)
         return step.resolve
@@ -204,16 +231,20 @@ class ConsumerGroups(Coordinator[GroupShard, GroupLogRecord]):
             consumer.is_resolving = False
 
     def _of_classic(self, group: Group, request: Heartbeat) -> tuple[GroupLogRecord, ...]:
-        """The records that end an empty group of the classic protocol; raises ApiError."""
+        """The records that end a group of the classic protocol, and take its members over; raises
+        ApiError."""
         if group.consumer is not None:
             return ()
         if group.state is State.DEAD:
             raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        if request.epoch != 0 or not group.is_empty or group.pending_members:
+        if request.epoch != 0:
             raise ApiError(
                 ErrorCode.GROUP_ID_NOT_FOUND, f"{group.group_id} is not a consumer group"
             )
-        return (GroupRecord(group.group_id, None),) if group.generation > 0 else ()
+        if not group.is_empty:
+            return moves.to_consumers(group, self.consumer_limits, self.topics)
+        ends = group.generation > 0 or group.pending_members
+        return (GroupRecord(group.group_id, None),) if ends else ()
 
     def _take(
         self,
@@ -235,9 +266,31 @@ class ConsumerGroups(Coordinator[GroupShard, GroupLogRecord]):
                 return Outcome(answers=[(ticket, answer(code))])
             return Outcome(answers=[(ticket, Beat(code) if code else step.answer)])
 
-        records = (*first, *step.records)
-        self._apply(shard, group, Outcome(writes=[Write(records, then)], timers=dict(step.timers)))
+        write = Write((*first, *step.records), then)
+        if first:
+            write = replace(write, at_once=lambda: moves.became_consumers(group))
+        elif step.becomes_classic is not None:
+            write = self._classic_again(group, step.becomes_classic, then)
+        self._apply(shard, group, Outcome(writes=[write], timers=dict(step.timers)))
         self._watch_on(shard, group, step)
+
+    def _classic_again(
+        self, group: Group, change: BecomesClassic, then: Callable[[ErrorCode], Outcome]
+    ) -> Write:
+        """The write by which a consumer group becomes a classic one."""
+        consumer = group.consumer
+        assert consumer is not None
+        moved, records = moves.to_classic(consumer, change, self.topics, self._wall_ms())
+        stopped = moves.timers_of_consumers(consumer)
+
+        def at_once() -> Outcome:
+            log.info("group %s: takes the classic protocol", group.group_id)
+            group.become_classic(moved)
+            out = self._steps(group).became_classic(rebalances=change.rebalances)
+            out.timers = {**stopped.timers, **out.timers}
+            return out
+
+        return Write(records, then, at_once=at_once)
 
     def _watch_on(self, shard: GroupShard, group: Group, step: Step) -> None:
         """Sets the sessions of members whose end could not be appended: it is tried again."""
@@ -261,23 +314,64 @@ class ConsumerGroups(Coordinator[GroupShard, GroupLogRecord]):
         """Takes a LeaveGroup request; the answer is an error for each member, or one for all."""
         shard = self._named(group_id)
         group = shard.groups[group_id]
-        assert group.consumer is not None
-        before = group.consumer.state
-        codes, step = self.consumer_steps(group.consumer).leave_all(leaving)
+        consumer = group.consumer
+        assert consumer is not None
+        before = consumer.state
+        codes, step = self.consumer_steps(consumer).leave_all(leaving)
         self._take(shard, group, step, ticket, answer=lambda code: code or codes)
-        self._log_consumers(shard, group.consumer, before)
+        self._log_consumers(shard, consumer, before)
+
+    # ---------------------------------------------------------------- classic members
+
+    def classic_join(self, shard: GroupShard, group: Group, request: Join, ticket: Waiting) -> None:
+        """Takes a JoinGroup to a consumer group with members."""
+        consumer = group.consumer
+        assert consumer is not None
+        before = consumer.state
+        steps = ClassicSteps(self.consumer_steps(consumer))
+        try:
+            step, joined = steps.join(request, monotonic_ms())
+        except ApiError as e:
+            self.answer(ticket, Joined(e.code, ""))
+            return
+        self._take(
+            shard, group, step, ticket, answer=lambda code: Joined(code, "") if code else joined
+        )
+        self._log_consumers(shard, consumer, before)
+
+    def classic_sync(self, shard: GroupShard, group: Group, request: Sync, ticket: Waiting) -> None:
+        """Takes a SyncGroup to a consumer group; raises ApiError."""
+        assert group.consumer is not None
+        step, synced = ClassicSteps(self.consumer_steps(group.consumer)).sync(request)
+        self._take(shard, group, step, ticket, answer=lambda code: Synced(code) if code else synced)
+
+    def classic_heartbeat(
+        self,
+        shard: GroupShard,
+        group: Group,
+        member_id: str,
+        instance_id: str | None,
+        generation: int,
+    ) -> ErrorCode:
+        """Takes a Heartbeat to a consumer group; raises ApiError."""
+        assert group.consumer is not None
+        steps = ClassicSteps(self.consumer_steps(group.consumer))
+        step, code = steps.heartbeat(member_id, instance_id, generation)
+        self._apply(shard, group, Outcome(timers=dict(step.timers)))
+        return code
+
+    # ---------------------------------------------------------------- times
 
     def consumer_due(self, shard: GroupShard, group: Group, kind: str, member_id: str) -> None:
         """Ends a member's session, or its time to give up partitions."""
         if group.consumer is None:
             return
-        before = group.consumer.state
-        step = self.consumer_steps(group.consumer).timed_out(kind, member_id)
-        if step.records:
-            why = "was not heard of" if kind == MEMBER_SESSION else "kept partitions for too long"
-            log.info("group %s: member %s %s", group.group_id, member_id, why)
+        consumer, before = group.consumer, group.consumer.state
+        step = self.consumer_steps(consumer).timed_out(kind, member_id)
+        if step.records or step.becomes_classic is not None:
+            log.info("group %s: member %s %s", group.group_id, member_id, _WHY[kind])
             self._take(shard, group, step)
-            self._log_consumers(shard, group.consumer, before)
+            self._log_consumers(shard, consumer, before)
 
     def consumers_loaded(self, shard: GroupShard, group: Group) -> None:
         assert group.consumer is not None

@@ -19,10 +19,7 @@ import trio
 
 from highwater.base.event_loop import monotonic_ms
 from highwater.broker.coordinator.group import offsets
-from highwater.broker.coordinator.group.consumer.consumer_steps import (
-    MEMBER_SESSION,
-    REVOCATION,
-)
+from highwater.broker.coordinator.group.consumer.consumer_steps import MEMBER_TIMERS
 from highwater.broker.coordinator.group.consumer_groups import ConsumerGroups
 from highwater.broker.coordinator.group.group import (
     REBALANCE,
@@ -123,7 +120,8 @@ class GroupCoordinator(ConsumerGroups):
             group = shard.group(group_id)
         if group.consumer is not None:
             if not group.is_empty:
-                raise ApiError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+                self.classic_join(shard, group, request, ticket)
+                return
             if request.member_id:
                 raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID)
             self._apply(shard, group, self.end_of_consumers(group))
@@ -144,6 +142,9 @@ class GroupCoordinator(ConsumerGroups):
                 raise ApiError(ErrorCode.REBALANCE_IN_PROGRESS) from e
             raise
         group = self._known(shard, group_id)
+        if group.consumer is not None:
+            self.classic_sync(shard, group, request, ticket)
+            return
         self._apply(shard, group, self._steps(group).sync(request, ticket, self._wall_ms()))
 
     def heartbeat(
@@ -156,6 +157,8 @@ class GroupCoordinator(ConsumerGroups):
                 return ErrorCode.NONE
             raise
         group = self._known(shard, group_id)
+        if group.consumer is not None:
+            return self.classic_heartbeat(shard, group, member_id, instance_id, generation)
         code, outcome = self._steps(group).heartbeat(member_id, instance_id, generation)
         self._apply(shard, group, outcome)
         return code
@@ -204,8 +207,10 @@ class GroupCoordinator(ConsumerGroups):
             if generation >= 0:
                 raise ApiError(ErrorCode.ILLEGAL_GENERATION)
             group = shard.group(group_id)
-        if not knows_epochs and group.consumer is not None and member_id in group.consumer.members:
-            raise ApiError(ErrorCode.UNSUPPORTED_VERSION)
+        if not knows_epochs and group.consumer is not None:
+            member = group.consumer.members.get(member_id)
+            if member is not None and member.subscription.classic is None:
+                raise ApiError(ErrorCode.UNSUPPORTED_VERSION)
         code, outcome = offsets.commit(group, member_id, instance_id, generation, committed, ticket)
         self._apply(shard, group, outcome)
         if code is not ErrorCode.NONE:
@@ -381,10 +386,12 @@ class GroupCoordinator(ConsumerGroups):
         group.pending_writes += 1
         first = end_offset - len(write.records)
         group.appended(write.records, first)
+        moved = Outcome() if write.at_once is None else write.at_once()
         if write.producer is not None:
             shard.hold(write.producer[0], zip(write.records, count(first)))
         pending = PendingWrite(group, write, end_offset)
         self._wait_for_hw(shard, pending, self.config.offsets_commit_timeout_ms)
+        self._apply(shard, group, moved)
 
     def _after_others(self, shard: GroupShard, group: Group, write: Write) -> None:
         """Settles a write without records after those that were appended before."""
@@ -438,7 +445,7 @@ class GroupCoordinator(ConsumerGroups):
             return
         steps, now, before = self._steps(group), self._wall_ms(), group.state
         try:
-            if kind in (MEMBER_SESSION, REVOCATION):
+            if kind in MEMBER_TIMERS:
                 self.consumer_due(shard, group, kind, member_id)
                 outcome = Outcome()
             elif kind == SESSION:

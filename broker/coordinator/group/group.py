@@ -28,6 +28,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from highwater.broker.coordinator.group.consumer.consumer_group import ConsumerGroup
+from highwater.broker.coordinator.group.consumer.embedded import CONSUMER
 from highwater.broker.coordinator.group.consumer.records import (
     CONSUMER_RECORDS,
     ConsumerRecord,
@@ -49,7 +50,6 @@ Ticket = Hashable
 """Identifies a client that waits for an answer; only the shell knows what is behind it."""
 Timer = tuple[str, str]
 SESSION, REBALANCE, SYNC = "session", "rebalance", "sync"
-CONSUMER = "consumer"
 
 
 class State(Enum):
@@ -79,6 +79,8 @@ class Write:
     then: Callable[[ErrorCode], Outcome]
     producer: tuple[int, int] | None = None
     """Producer id and epoch of records in a transaction, which count from its marker on."""
+    at_once: Callable[[], Outcome] | None = None
+    """Called when the records are in the log, before they are committed."""
 
 
 @dataclass(slots=True)
@@ -189,15 +191,17 @@ class Group:
             self.apply(record)
         elif isinstance(record, GroupRecord):
             if record.value is None:
-                self._forget()
+                if at >= self.written_at:
+                    self._forget()
             elif not self._has_moved_on(record.value, at):
                 self._adopt(record.value)
 
     def _has_moved_on(self, stored: StoredGroup, at: int) -> bool:
         """Whether the record is outdated: a rebalance began while it was on its way, or the process
-        of a static member was replaced, which only a later record says.
+        of a static member was replaced, or the group took the consumer protocol, which only a later
+        record says.
         """
-        if self.state is State.STABLE and at < self.written_at:
+        if at < self.written_at and (self.state is State.STABLE or self.consumer is not None):
             return True
         if self.state in (State.PREPARING_REBALANCE, State.DEAD):
             return True
@@ -206,6 +210,7 @@ class Group:
         return stored.generation < self.generation
 
     def _adopt(self, stored: StoredGroup) -> None:
+        self.consumer = None
         self.protocol_type = stored.protocol_type or None
         self.generation = stored.generation
         self.protocol, self.leader = stored.protocol, stored.leader
@@ -220,10 +225,23 @@ class Group:
     def _forget(self) -> None:
         if self.state in (State.PREPARING_REBALANCE, State.COMPLETING_REBALANCE):
             return  # a member joined while the tombstone was on its way
+        self.end_classic()
+
+    def end_classic(self) -> None:
+        """Forgets all of the classic protocol: the group is deleted, or takes the other one."""
         self.state = State.EMPTY
         self.generation, self.state_ms = 0, NO_TIMESTAMP
         self.protocol_type = self.protocol = self.leader = None
         self.members, self.static_members = {}, {}
+        self.pending_sync.clear()
+        self.new_member_added, self.initial_delay_left_ms = False, None
+
+    def become_classic(self, moved: Group) -> None:
+        """Takes the members of a group that was made in its place (`moves.to_classic`)."""
+        self.state, self.generation = moved.state, moved.generation
+        self.protocol_type, self.protocol = moved.protocol_type, moved.protocol
+        self.leader, self.state_ms = moved.leader, moved.state_ms
+        self.members, self.static_members = moved.members, moved.static_members
 
     def hold(self, record: GroupLogRecord) -> None:
         """Holds an offset that a transaction committed, until the transaction ends."""

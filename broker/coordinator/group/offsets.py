@@ -19,8 +19,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from highwater.broker.coordinator.group.consumer.consumer_group import ConsumerGroup
+from highwater.broker.coordinator.group.consumer.embedded import CONSUMER
 from highwater.broker.coordinator.group.group import (
-    CONSUMER,
     SESSION,
     Group,
     Outcome,
@@ -141,7 +141,7 @@ def _may_commit(
 def by_epoch(
     group: ConsumerGroup, member_id: str, epoch: int, *, anybody: bool = True
 ) -> ErrorCode:
-    """Whether a member of the consumer protocol has this epoch.
+    """Whether a member of a consumer group has this epoch (or generation).
 
     Without members, a group takes commits of clients that name no epoch (`anybody`).
     """
@@ -150,7 +150,10 @@ def by_epoch(
     member = group.members.get(member_id)
     if member is None:
         return ErrorCode.UNKNOWN_MEMBER_ID
-    return ErrorCode.NONE if member.current.epoch == epoch else ErrorCode.STALE_MEMBER_EPOCH
+    if member.current.epoch == epoch:
+        return ErrorCode.NONE
+    is_classic = member.subscription.classic is not None
+    return ErrorCode.ILLEGAL_GENERATION if is_classic else ErrorCode.STALE_MEMBER_EPOCH
 
 
 def fetch(

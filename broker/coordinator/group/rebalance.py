@@ -32,6 +32,7 @@ from highwater.broker.coordinator.group.group import (
     Ticket,
     Write,
 )
+from highwater.broker.coordinator.group.moves import refuse_all
 from highwater.broker.coordinator.group.protocol import Join, Joined, Limits, Sync, Synced
 from highwater.kafka.errors import ErrorCode
 
@@ -476,21 +477,17 @@ class Rebalancing:
             self._prepare(out)
         return out
 
+    def became_classic(self, *, rebalances: bool) -> Outcome:
+        """Called when the group has just come from the consumer protocol."""
+        out = self.loaded()
+        if rebalances:
+            self._prepare(out)
+        return out
+
     def unloaded(self) -> Outcome:
         """Called when another broker coordinates the group: refuses every waiting client."""
-        out = Outcome()
-        group = self.group
-        group.state = State.DEAD
-        out.timers[REBALANCE, ""] = out.timers[SYNC, ""] = None
-        for member_id in [*group.members, *group.pending_members]:
-            out.timers[SESSION, member_id] = None
-        for member in group.members.values():
-            if member.joining is not None:
-                _refuse(out, member.joining, member.member_id, ErrorCode.NOT_COORDINATOR)
-            if member.syncing is not None:
-                out.answers.append((member.syncing, Synced(ErrorCode.NOT_COORDINATOR)))
-            member.joining = member.syncing = None
-        return out
+        self.group.state = State.DEAD
+        return refuse_all(self.group, ErrorCode.NOT_COORDINATOR)
 
 
 def _refuse(out: Outcome, ticket: Ticket, member_id: str, error: ErrorCode) -> None:

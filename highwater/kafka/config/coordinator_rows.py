@@ -22,6 +22,14 @@ ASSIGNORS = (
 )
 """By the names of Kafka's classes, and by their own, as in Apache Kafka 4."""
 
+MIGRATION_POLICIES = ("disabled", "upgrade", "downgrade", "bidirectional")
+
+
+def _policy(value: str) -> str | None:
+    if value.lower() in MIGRATION_POLICIES:
+        return None
+    return f"not one of its values; use one of {', '.join(MIGRATION_POLICIES)}"
+
 
 @dataclass(frozen=True, kw_only=True)
 class CoordinatorProperties:
@@ -92,6 +100,14 @@ class CoordinatorProperties:
         read_by="highwater.broker.coordinator.group.consumer_groups",
         test="test_consumer_groups::test_the_first_assignor_is_the_default",
         doc="The assignors of the consumer protocol; the first one is the default.",
+    )  # fmt: skip
+    group_consumer_migration_policy: str = prop(
+        "bidirectional", wrong=_policy,
+        differs={"default": "as in Apache Kafka 4: members roll from one protocol to the other"},
+        read_by="highwater.broker.coordinator.group.consumer_groups",
+        test="test_classic_members::test_the_policy_decides",
+        doc="Whether a group with members changes its protocol: disabled, upgrade (to the consumer "
+        "protocol), downgrade (to the classic one) or bidirectional.",
     )  # fmt: skip
     offset_metadata_max_bytes: Int = prop(
         4096, read_by="highwater.broker.handlers.offset_commit",

@@ -37,7 +37,7 @@ MIGRATION = "the migration to KRaft is not built"
 KRAFT = "a KRaft property, and this is ZooKeeper mode"
 
 KRAFT_ALONE = "KRaft alone; Apache Kafka in ZooKeeper mode does not use it either"
-GROUPS = "the group protocols of KRaft clusters; groups are of the classic protocol here"
+GROUPS = "share groups are not built, and the group coordinator has no such switches"
 JVM = "the metrics of the JVM; highwater.metrics.port serves this broker's"
 THREADS = "there are no such threads; the work is done by tasks and one pool of threads"
 PURGATORY = "finished operations leave the purgatory at once"
@@ -242,7 +242,6 @@ WITHOUT_EFFECT: Sequence[Property] = (
     *rows(
         State.WITHOUT_EFFECT,
         GROUPS,
-        ("group.consumer.migration.policy", Kind.STRING, "disabled"),
         ("group.coordinator.append.linger.ms", Kind.INT, 10),
         ("group.coordinator.new.enable", Kind.BOOLEAN, False),
         ("group.coordinator.rebalance.protocols", Kind.LIST, "classic"),

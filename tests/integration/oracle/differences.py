@@ -1,4 +1,4 @@
-"""The deliberate differences from Apache Kafka: two files, and docs/differences.md from them.
+"""The deliberate differences from Apache Kafka: some files, and docs/differences.md from them.
 
 python -m tests.integration.oracle.differences > docs/differences.md
 """
@@ -21,6 +21,8 @@ BY_ID = FILE.with_name("differences_by_id.toml")
 """Beside Apache Kafka 4.2, where topics are named by their ids."""
 OF_CONSUMER_GROUPS = FILE.with_name("differences_of_consumer_groups.toml")
 """Beside Apache Kafka 4.2, in the consumer protocol."""
+OF_MIXED_GROUPS = FILE.with_name("differences_of_mixed_groups.toml")
+"""Beside Apache Kafka 4.2, in groups with members of both protocols."""
 VERSIONS = "versions"
 
 
@@ -93,7 +95,8 @@ Apache Kafka 4.2 in KRaft mode (tests/integration/oracle/test_topics_by_id.py).
 HEAD_OF_CONSUMER_GROUPS = """
 ## The consumer protocol
 
-KIP-848 is compared with Apache Kafka 4.2 (tests/integration/oracle/test_consumer_groups.py).
+KIP-848 is compared with Apache Kafka 4.2 (tests/integration/oracle/test_consumer_groups.py, and
+test_mixed_groups.py for groups with members of both protocols).
 
 | API | what | why |
 |---|---|---|
@@ -105,6 +108,7 @@ def render() -> str:
         (
             HEAD, _rows(load()), HEAD_BY_ID, _rows(load(BY_ID)),
             HEAD_OF_CONSUMER_GROUPS, _rows(load(OF_CONSUMER_GROUPS)),
+            _rows(load(OF_MIXED_GROUPS)),
         )
     )  # fmt: skip
 

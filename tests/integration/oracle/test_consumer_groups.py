@@ -64,30 +64,37 @@ class GroupSide(Side):
         return found
 
 
-@pytest.fixture(scope="module")
-def sides(
-    tmp_path_factory: pytest.TempPathFactory, apache_tool: Callable[..., Any]
-) -> Iterator[tuple[Side, Side]]:
+def two_sides(
+    stack: ExitStack, folders: pytest.TempPathFactory, kind: type[GroupSide], **more: str
+) -> tuple[Side, Side]:
+    """Highwater and Apache Kafka, one broker each, with these properties of group.consumer."""
     kraft = ApacheKafka(apache.home(RELEASE), jvm=QUICK, version=RELEASE, kraft=True)
     properties = {
         "auto.create.topics.enable": "false",
         "offsets.topic.num.partitions": "1",
         "offsets.topic.replication.factor": "1",
         "group.initial.rebalance.delay.ms": "0",
-        "group.consumer.max.size": "3",
-    }
+    } | {f"group.consumer.{name.replace('_', '.')}": value for name, value in more.items()}
+    made = []
+    for name, program in (("highwater", Highwater()), ("apache", kraft)):
+        folder = folders.mktemp(name) / "cluster"
+        settings = Settings(
+            folder, brokers=1, program=program, quick_end=True, properties=properties,
+            zookeeper="embedded" if name == "highwater" else "",
+        )  # fmt: skip
+        cluster = stack.enter_context(BackgroundCluster.of(settings))
+        made.append(kind(name, {1: cluster.cluster.address(1)}, 1))
+    return made[0], made[1]
+
+
+@pytest.fixture(scope="module")
+def sides(
+    tmp_path_factory: pytest.TempPathFactory, apache_tool: Callable[..., Any]
+) -> Iterator[tuple[Side, Side]]:
     with ExitStack() as stack:
-        made = []
-        for name, program in (("highwater", Highwater()), ("apache", kraft)):
-            folder = tmp_path_factory.mktemp(name) / "cluster"
-            own = {} if name == "highwater" else {"group.consumer.migration.policy": "disabled"}
-            settings = Settings(
-                folder, brokers=1, program=program, quick_end=True,
-                properties=properties | own, zookeeper="embedded" if name == "highwater" else "",
-            )  # fmt: skip
-            cluster = stack.enter_context(BackgroundCluster.of(settings))
-            made.append(GroupSide(name, {1: cluster.cluster.address(1)}, 1))
-        yield made[0], made[1]
+        yield two_sides(
+            stack, tmp_path_factory, GroupSide, max_size="3", migration_policy="disabled"
+        )
 
 
 # --- requests

@@ -7,6 +7,7 @@ that needs a new target, and a member's epoch says to which target it has come.
 
     members         one member: its subscription and its current assignment                 pure
     records         the stored keys and values                                              pure
+    field_reader    fields of records, one after the other                                  pure
     xxh3            the hash of topics that a group's record has                            pure
     consumer_group  one group, made from its records                                        pure
     assignors       uniform and range: targets of members                                   pure
@@ -14,6 +15,9 @@ that needs a new target, and a member's epoch says to which target it has come.
     subscribed_topics  what the protocol must know of topics                                   pure
     heartbeats      requests and answers, and what is wrong with one                        pure
     consumer_steps  heartbeat, leave, time-outs                                             pure
+    classic_members members that still use the classic protocol                             pure
+    embedded        the bytes in which those subscribe, and are assigned                    pure
+    migration       when a group with members changes its protocol                          pure
 
 A step returns records and an answer, and changes nothing.  The records are applied when they are
 appended, and the answer goes out when they are committed: two members that come at the same time

@@ -66,6 +66,9 @@ class ConsumerGroup:
         self.topics: Counter[str] = Counter()
         self.regexes: Counter[str] = Counter()
         self.assignors: Counter[str] = Counter()
+        self.classic_protocols: Counter[str] = Counter()
+        """Those that members of the classic protocol support."""
+        self.classic_members = 0
         self.owners: dict[tuple[bytes, int], str] = {}
         """By partition, the member that has it, or has yet to give it up."""
         # not stored
@@ -74,6 +77,8 @@ class ConsumerGroup:
         self.refreshed_ms: float | None = None
         """When regular expressions were last looked up (monotonic)."""
         self.is_resolving = False
+        self.told_to_join: dict[str, None] = {}
+        """The members of the classic protocol that have yet to join again."""
 
     @property
     def state(self) -> State:
@@ -158,6 +163,8 @@ class ConsumerGroup:
             instance = before.subscription.instance_id
             if instance is not None and self.static_members.get(instance) == member_id:
                 del self.static_members[instance]
+        if member is None or member.subscription.classic is None:
+            self.told_to_join.pop(member_id, None)
         if member is None:
             self.members.pop(member_id, None)
             return
@@ -172,6 +179,9 @@ class ConsumerGroup:
         _add(self.topics, told.topics, by)
         _add(self.regexes, (told.regex,) if told.regex else (), by)
         _add(self.assignors, () if told.assignor is None else (told.assignor,), by)
+        if told.classic is not None:
+            self.classic_members += by
+            _add(self.classic_protocols, dict(told.classic.protocols), by)
 
     # ---------------------------------------------------------------- records
 

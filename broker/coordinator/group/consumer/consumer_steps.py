@@ -21,7 +21,7 @@ from dataclasses import dataclass, field, replace
 from highwater.broker.coordinator.group.consumer import assignors
 from highwater.broker.coordinator.group.consumer import subscribed_topics as topic_facts
 from highwater.broker.coordinator.group.consumer.consumer_group import ConsumerGroup
-from highwater.broker.coordinator.group.consumer.heartbeats import Beat, Heartbeat, Limits
+from highwater.broker.coordinator.group.consumer.heartbeats import Beat, Heartbeat, Limits, updated
 from highwater.broker.coordinator.group.consumer.members import (
     AWAY,
     Current,
@@ -31,6 +31,10 @@ from highwater.broker.coordinator.group.consumer.members import (
     Resolved,
     Subscription,
     contains,
+)
+from highwater.broker.coordinator.group.consumer.migration import (
+    BecomesClassic,
+    may_become_classic,
 )
 from highwater.broker.coordinator.group.consumer.reconciliation import next_step
 from highwater.broker.coordinator.group.consumer.records import (
@@ -48,7 +52,10 @@ from highwater.broker.coordinator.group.consumer.subscribed_topics import Topic,
 from highwater.kafka.errors import ApiError, ErrorCode
 
 MEMBER_SESSION, REVOCATION = "member session", "revocation"
-"""The kinds of a member's timers."""
+JOINING, SYNCING = "joining", "syncing"
+MEMBER_TIMERS = (MEMBER_SESSION, REVOCATION, JOINING, SYNCING)
+"""The kinds of a member's timers; the last two are for members of the classic protocol, which must
+join again when they are told to, and sync when they have joined."""
 REGEX_PAUSE_MS = 10_000
 """The least time between two looks at all topics for a group's regular expressions."""
 
@@ -62,6 +69,8 @@ class Step:
     timers: dict[tuple[str, str], int | None] = field(default_factory=dict)
     resolve: tuple[str, ...] = ()
     """Regular expressions whose topics must be looked up (`resolved` takes them)."""
+    becomes_classic: BecomesClassic | None = None
+    """Set where the group becomes a classic one, in place of the records."""
 
 
 class Steps:
@@ -83,23 +92,11 @@ class Steps:
 
     def heartbeat(self, request: Heartbeat, now_ms: float) -> Step:
         """The step of a member that stays, or joins; raises ApiError.  `now_ms` is monotonic."""
-        group, step = self.group, Step()
-        self._check_room(request.member_id)
+        step = Step()
+        self.check_room(request.member_id)
         member = self._member(request, step)
-        told = _updated(member.subscription, request)
-        changed = self._subscribe(member, told, step)
-        newer = replace(member, subscription=told)
-        names, regexes = self._subscriptions(newer)
-        if group.epoch == 0 or changed is not None or self._is_outdated(names):
-            epoch = self._raise_epoch(step, names, at_least=changed is True or group.epoch == 0)
-        else:
-            epoch = group.epoch
-        if epoch > group.target_epoch:
-            target = epoch, self._compute(newer, epoch, names, step)
-        else:
-            target = group.target_epoch, group.target_of(request.member_id, told.instance_id)
-        current = self._reconcile(newer, target, request.owned, changed is not None, step)
-        step.resolve = self._to_resolve(regexes, now_ms)
+        told = updated(member.subscription, request)
+        current = self.advance(member, told, request.owned, step, now_ms)
         step.timers[MEMBER_SESSION, member.member_id] = self.limits.session_timeout_ms
         told_all = request.epoch == 0 or request.is_full
         shown = told_all or current.assigned != member.current.assigned
@@ -112,7 +109,32 @@ class Steps:
         )
         return step
 
-    def _check_room(self, member_id: str) -> None:
+    def advance(
+        self,
+        member: Member,
+        told: Subscription,
+        owned: Partitions | None,
+        step: Step,
+        now_ms: float,
+    ) -> Current:
+        """Notes what a member has told, renews the targets where that is needed, and takes the
+        member one step towards its own."""
+        group = self.group
+        changed = self._subscribe(member, told, step)
+        newer = replace(member, subscription=told)
+        names, regexes = self._subscriptions(newer)
+        if group.epoch == 0 or changed is not None or self._is_outdated(names):
+            epoch = self._raise_epoch(step, names, at_least=changed is True or group.epoch == 0)
+        else:
+            epoch = group.epoch
+        if epoch > group.target_epoch:
+            target = epoch, self._compute(newer, epoch, names, step)
+        else:
+            target = group.target_epoch, group.target_of(member.member_id, told.instance_id)
+        step.resolve = self._to_resolve(regexes, now_ms)
+        return self._reconcile(newer, target, owned, changed is not None, step)
+
+    def check_room(self, member_id: str) -> None:
         if len(self.group.members) >= self.limits.max_size and member_id not in self.group.members:
             raise ApiError(
                 ErrorCode.GROUP_MAX_SIZE_REACHED,
@@ -136,16 +158,21 @@ class Steps:
         group, member_id = self.group, request.member_id
         holder = group.static_member(instance_id)
         if request.epoch != 0:
-            holder = self._holder(member_id, instance_id)
+            holder = self.holder(member_id, instance_id)
             _check_epoch(holder, request)
             return holder
         if holder is None:
             return group.members.get(member_id) or Member(member_id)
-        if holder.current.epoch != AWAY:
+        if holder.subscription.classic is None and holder.current.epoch != AWAY:
             raise ApiError(
                 ErrorCode.UNRELEASED_INSTANCE_ID,
                 f"{holder.member_id} has the instance id {instance_id}; it must leave first",
             )
+        return self.take_over(holder, member_id, step)
+
+    def take_over(self, holder: Member, member_id: str, step: Step) -> Member:
+        """Gives the place of a static member to a new process of it."""
+        group = self.group
         current = replace(holder.current, epoch=0, previous_epoch=0)
         member = Member(member_id, holder.subscription, current)
         step.records += group.member_tombstones(holder.member_id)
@@ -156,7 +183,7 @@ class Steps:
         )
         return member
 
-    def _holder(self, member_id: str, instance_id: str) -> Member:
+    def holder(self, member_id: str, instance_id: str) -> Member:
         """The member that has the instance id; raises ApiError if it is another one."""
         holder = self.group.static_member(instance_id)
         if holder is None:
@@ -304,6 +331,8 @@ class Steps:
             step.records.append(CurrentRecord(group.group_id, member.member_id, current))
             revokes = current.state is MemberState.UNREVOKED_PARTITIONS
             timeout_ms = member.subscription.rebalance_timeout_ms
+            if member.subscription.classic is not None:
+                revokes = False  # its time to join again is the limit
             step.timers[REVOCATION, member.member_id] = timeout_ms if revokes else None
         return current
 
@@ -317,7 +346,7 @@ class Steps:
             if member_id not in group.members:
                 raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID, f"{member_id} is no member")
         else:
-            holder = self._holder(member_id, request.instance_id)
+            holder = self.holder(member_id, request.instance_id)
             if request.epoch == AWAY:
                 away = replace(holder.current, epoch=AWAY, revoking={})
                 record = CurrentRecord(group.group_id, member_id, away)
@@ -338,7 +367,7 @@ class Steps:
                 if instance_id is not None:
                     holder = self.group.static_member(instance_id)
                     named = holder.member_id if holder is not None and not member_id else member_id
-                    member_id = self._holder(named, instance_id).member_id
+                    member_id = self.holder(named, instance_id).member_id
                 elif member_id not in self.group.members:
                     raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID)
                 found[member_id] = None
@@ -349,10 +378,14 @@ class Steps:
 
     def removed(self, members: Collection[str]) -> Step:
         """The step in which members are out: they have left, or were silent for too long."""
-        group, step = self.group, Step()
+        group, step, limits = self.group, Step(), self.limits
+        for member_id in members:
+            step.timers.update(dict.fromkeys(timers_of(member_id)))
+        if may_become_classic(group, members, limits.policy, limits.classic_max_size):
+            step.becomes_classic = BecomesClassic(tuple(members))
+            return step
         for member_id in members:
             step.records += group.member_tombstones(member_id)
-            step.timers[MEMBER_SESSION, member_id] = step.timers[REVOCATION, member_id] = None
         told = (group.members[member_id].subscription.regex for member_id in members)
         for regex, count in Counter(told).items():
             if regex in group.resolved and group.regexes[regex] == count:
@@ -369,7 +402,10 @@ class Steps:
             return Step()
         revokes = member.current.state is MemberState.UNREVOKED_PARTITIONS
         is_here = member.current.epoch != AWAY
-        if kind == REVOCATION and not (revokes and is_here):
+        is_classic = member.subscription.classic is not None
+        if kind == REVOCATION and (is_classic or not (revokes and is_here)):
+            return Step()
+        if kind in (JOINING, SYNCING) and not is_classic:
             return Step()
         return self.removed([member_id])
 
@@ -377,6 +413,10 @@ class Steps:
         """The step when this broker begins to coordinate the group: all times begin again."""
         step = Step()
         for member_id, member in self.group.members.items():
+            classic = member.subscription.classic
+            if classic is not None:
+                step.timers[MEMBER_SESSION, member_id] = classic.session_timeout_ms
+                continue
             step.timers[MEMBER_SESSION, member_id] = self.limits.session_timeout_ms
             if member.current.state is MemberState.UNREVOKED_PARTITIONS:
                 timeout_ms = member.subscription.rebalance_timeout_ms
@@ -420,24 +460,8 @@ class Steps:
         return step
 
 
-def _updated(before: Subscription, request: Heartbeat) -> Subscription:
-    """The subscription with what the request says."""
-
-    def new(value: str | None, known: str | None) -> str | None:
-        return known if value is None else value
-
-    return Subscription(
-        new(request.instance_id, before.instance_id),
-        new(request.rack_id, before.rack_id),
-        request.client_id,
-        request.client_host,
-        before.topics if request.topics is None else tuple(sorted(set(request.topics))),
-        before.regex if request.regex is None else request.regex,
-        before.rebalance_timeout_ms
-        if request.rebalance_timeout_ms == -1
-        else request.rebalance_timeout_ms,
-        new(request.assignor, before.assignor),
-    )
+def timers_of(member_id: str) -> tuple[tuple[str, str], ...]:
+    return tuple((kind, member_id) for kind in MEMBER_TIMERS)
 
 
 def _check_epoch(member: Member, request: Heartbeat) -> None:

@@ -7,7 +7,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from highwater.broker.coordinator.group.consumer.members import AWAY, LEFT, Partitions
+from highwater.broker.coordinator.group.consumer.members import (
+    AWAY,
+    LEFT,
+    Partitions,
+    Subscription,
+)
+from highwater.broker.coordinator.group.consumer.migration import MigrationPolicy
+from highwater.kafka.config.property_row import INT_MAX
 from highwater.kafka.errors import ApiError, ErrorCode
 
 FIRST_WITH_OWN_IDS = 1
@@ -21,6 +28,9 @@ class Limits:
     assignors: tuple[str, ...]
     """The first one is used where no member asks for one."""
     regex_refresh_ms: int = 600_000
+    policy: MigrationPolicy = MigrationPolicy.BIDIRECTIONAL
+    classic_max_size: int = INT_MAX
+    """How many members a group of the classic protocol may have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +98,26 @@ def check(request: Heartbeat, version: int, known: tuple[str, ...]) -> None:
             ErrorCode.UNSUPPORTED_ASSIGNOR,
             f"the assignor {request.assignor} is not supported; choose one of {', '.join(known)}",
         )
+
+
+def updated(before: Subscription, request: Heartbeat) -> Subscription:
+    """The subscription with what the request says."""
+
+    def new(value: str | None, known: str | None) -> str | None:
+        return known if value is None else value
+
+    return Subscription(
+        new(request.instance_id, before.instance_id),
+        new(request.rack_id, before.rack_id),
+        request.client_id,
+        request.client_host,
+        before.topics if request.topics is None else tuple(sorted(set(request.topics))),
+        before.regex if request.regex is None else request.regex,
+        before.rebalance_timeout_ms
+        if request.rebalance_timeout_ms == -1
+        else request.rebalance_timeout_ms,
+        new(request.assignor, before.assignor),
+    )
 
 
 def _invalid(detail: str) -> None:

@@ -29,6 +29,20 @@ class MemberState(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Classic:
+    """What a member that still uses the classic protocol has told in JoinGroup."""
+
+    session_timeout_ms: int
+    protocols: tuple[tuple[str, bytes], ...]
+    """Names, with the member's subscription in each."""
+
+    @property
+    def protocol(self) -> str:
+        """The name of its first protocol, which JoinGroup answers."""
+        return self.protocols[0][0]
+
+
+@dataclass(frozen=True, slots=True)
 class Subscription:
     """What a member has told of itself; an empty regex means none."""
 
@@ -41,6 +55,8 @@ class Subscription:
     regex: str = ""
     rebalance_timeout_ms: int = -1
     assignor: str | None = None
+    classic: Classic | None = None
+    """None for a member of the consumer protocol."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,14 +2,15 @@
 
     key v3   group           value v0   group epoch, hash of its topics' metadata
     key v4   group           value v0   its topics' metadata: written by Kafka before 4.1
-    key v5   group, member   value v0   the member's subscription
+    key v5   group, member   value v0   the member's subscription; for the classic protocol, what it
+                                        said in JoinGroup, as a tagged field
     key v6   group           value v0   the epoch of the target assignment
     key v7   group, member   value v0   the member's target
     key v8   group, member   value v0   the member's epoch, state and partitions
     key v16  group, regex    value v0   the topics that match a regular expression
 
 A null value (a tombstone) deletes what the key names.  Values are in flexible versions (KIP-482);
-tagged fields that are not known are passed over.
+tagged fields that are not known are skipped.
 
 Source: the schemas of Kafka's group coordinator (group-coordinator/src/main/resources).
 """
@@ -21,20 +22,26 @@ from dataclasses import dataclass
 from struct import Struct
 from typing import Any, Final
 
+from highwater.broker.coordinator.group.consumer.field_reader import Fields
 from highwater.broker.coordinator.group.consumer.members import (
+    Classic,
     Current,
     MemberState,
     Partitions,
     Resolved,
     Subscription,
 )
-from highwater.kafka.wire.varint import read_uvarint, uvarint
+from highwater.kafka.wire.varint import uvarint
 
 _INT16 = Struct(">h")
 _INT32 = Struct(">i")
 _INT64 = Struct(">q")
 _METADATA_HASH = 0
 """The tag of the hash in a group's value."""
+_CLASSIC = 0
+"""The tag of what a member of the classic protocol has told, in a member's value."""
+_PRESENT = b"\1"
+"""Stands before a tagged struct that could be null."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,9 +151,19 @@ def _encode_member(value: Subscription) -> bytes:
             _text(value.regex or None),
             _INT32.pack(value.rebalance_timeout_ms),
             _text(value.assignor),
-            b"\0",
+            b"\0" if value.classic is None else _encode_classic(value.classic),
         )
     )
+
+
+def _encode_classic(value: Classic) -> bytes:
+    """The tagged fields of a member that uses the classic protocol."""
+    session = _INT32.pack(value.session_timeout_ms)
+    parts = [_PRESENT, session, uvarint(len(value.protocols) + 1)]
+    for name, metadata in value.protocols:
+        parts += (_text(name), uvarint(len(metadata) + 1), metadata, b"\0")
+    data = b"".join((*parts, b"\0"))
+    return b"".join((b"\1", uvarint(_CLASSIC), uvarint(len(data)), data))
 
 
 def _encode_current(value: Current) -> bytes:
@@ -178,77 +195,17 @@ def _encode_target_epoch(value: int) -> bytes:
 # ---------------------------------------------------------------------------------- reading
 
 
-class _Fields:
-    """Reads one field after the other; raises ValueError, IndexError or struct.error."""
-
-    __slots__ = ("at", "data")
-
-    def __init__(self, data: bytes, at: int = 0) -> None:
-        self.data = data
-        self.at = at
-
-    def number(self, kind: Struct) -> int:
-        (value,) = kind.unpack_from(self.data, self.at)
-        self.at += kind.size
-        return int(value)
-
-    def take(self, size: int) -> bytes:
-        end = self.at + size
-        if size < 0 or end > len(self.data):
-            raise ValueError(f"a field of {size} bytes at {self.at}")
-        taken = self.data[self.at : end]
-        self.at = end
-        return taken
-
-    def size(self) -> int:
-        """The length of what follows; -1 for a null."""
-        length, self.at = read_uvarint(self.data, self.at)
-        return length - 1
-
-    def nullable(self) -> str | None:
-        size = self.size()
-        return None if size < 0 else self.take(size).decode()
-
-    def text(self) -> str:
-        return self.nullable() or ""
-
-    def key_text(self) -> str:
-        return self.take(self.number(_INT16)).decode()
-
-    def texts(self) -> tuple[str, ...]:
-        return tuple(self.text() for _ in range(self.size()))
-
-    def partitions(self) -> Partitions:
-        found: dict[bytes, frozenset[int]] = {}
-        for _ in range(self.size()):
-            topic_id = self.take(16)
-            numbers = frozenset(self.number(_INT32) for _ in range(self.size()))
-            self.tags()
-            if numbers:
-                found[topic_id] = numbers
-        return found
-
-    def tags(self) -> dict[int, bytes]:
-        count, self.at = read_uvarint(self.data, self.at)
-        found = {}
-        for _ in range(count):
-            tag, self.at = read_uvarint(self.data, self.at)
-            size, self.at = read_uvarint(self.data, self.at)
-            found[tag] = self.take(size)
-        return found
-
-
-def _decode_epoch(fields: _Fields) -> GroupEpoch:
+def _decode_epoch(fields: Fields) -> GroupEpoch:
     epoch = fields.number(_INT32)
     tagged = fields.tags().get(_METADATA_HASH)
     return GroupEpoch(epoch, 0 if tagged is None else int(_INT64.unpack(tagged)[0]))
 
 
-def _decode_topics(fields: _Fields) -> bytes:
+def _decode_topics(fields: Fields) -> bytes:
     return fields.data
 
 
-def _decode_member(fields: _Fields) -> Subscription:
+def _decode_member(fields: Fields) -> Subscription:
     return Subscription(
         fields.nullable(),
         fields.nullable(),
@@ -258,10 +215,27 @@ def _decode_member(fields: _Fields) -> Subscription:
         fields.text(),
         fields.number(_INT32),
         fields.nullable(),
+        _decode_classic(fields.tags().get(_CLASSIC)),
     )
 
 
-def _decode_current(fields: _Fields) -> Current:
+def _decode_classic(data: bytes | None) -> Classic | None:
+    if data is None:
+        return None
+    fields = Fields(data)
+    if fields.take(1) != _PRESENT:
+        return None
+    session_timeout_ms = fields.number(_INT32)
+    protocols = []
+    for _ in range(fields.size()):
+        protocols.append((fields.text(), fields.take(fields.size())))
+        fields.tags()
+    if not protocols:
+        raise ValueError("a member of the classic protocol without protocols")
+    return Classic(session_timeout_ms, tuple(protocols))
+
+
+def _decode_current(fields: Fields) -> Current:
     epoch, previous = fields.number(_INT32), fields.number(_INT32)
     state = fields.take(1)[0]
     known = state in (0, 1, 2)
@@ -274,11 +248,11 @@ def _decode_current(fields: _Fields) -> Current:
     )
 
 
-def _decode_regex(fields: _Fields) -> Resolved:
+def _decode_regex(fields: Fields) -> Resolved:
     return Resolved(fields.texts(), fields.number(_INT64), fields.number(_INT64))
 
 
-def _decode_target_epoch(fields: _Fields) -> int:
+def _decode_target_epoch(fields: Fields) -> int:
     return fields.number(_INT32)
 
 
@@ -289,7 +263,7 @@ class _Kind:
     make: Callable[..., ConsumerRecord]
     second: str
     encode: Callable[[Any], bytes]
-    decode: Callable[[_Fields], Any]
+    decode: Callable[[Fields], Any]
 
 
 _KINDS: Final = {
@@ -297,7 +271,7 @@ _KINDS: Final = {
     4: _Kind(TopicsRecord, "", lambda value: value, _decode_topics),
     5: _Kind(MemberRecord, "member_id", _encode_member, _decode_member),
     6: _Kind(TargetEpochRecord, "", _encode_target_epoch, _decode_target_epoch),
-    7: _Kind(TargetRecord, "member_id", _encode_target, _Fields.partitions),
+    7: _Kind(TargetRecord, "member_id", _encode_target, Fields.partitions),
     8: _Kind(CurrentRecord, "member_id", _encode_current, _decode_current),
     16: _Kind(RegexRecord, "regex", _encode_regex, _decode_regex),
 }
@@ -323,13 +297,13 @@ def encode(record: ConsumerRecord) -> tuple[bytes, bytes | None]:
 def decode(number: int, key: bytes, value: bytes | None) -> ConsumerRecord:
     """The record with a key of this version; raises ValueError, IndexError or struct.error."""
     kind = _KINDS[number]
-    names = _Fields(key, _INT16.size)
-    named = [names.key_text() for _ in range(2 if kind.second else 1)]
+    names = Fields(key, _INT16.size)
+    named = [names.plain_text() for _ in range(2 if kind.second else 1)]
     if value is None:
         return kind.make(*named, None)
     if number == 4:
         return kind.make(*named, value)
-    fields = _Fields(value)
+    fields = Fields(value)
     version = fields.number(_INT16)
     if version:
         raise ValueError(f"value v{version} of a consumer group's record v{number}")

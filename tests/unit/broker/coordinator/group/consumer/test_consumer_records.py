@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from highwater.broker.coordinator.group.consumer.members import (
+    Classic,
     Current,
     MemberState,
     Resolved,
@@ -31,6 +32,7 @@ RECORDS: list[ConsumerRecord] = [
     TopicsRecord("g"),
     MemberRecord("g", "m", Subscription("i", "r", "c", "/h", ("a", "b"), "x.*", 5000, "range")),
     MemberRecord("g", "m", Subscription()),
+    MemberRecord("g", "m", Subscription(classic=Classic(30_000, (("range", b"\0\1"), ("b", b""))))),
     MemberRecord("g", "m", None),
     TargetEpochRecord("g", 3),
     TargetEpochRecord("g", None),
