@@ -2,8 +2,8 @@
 
 A group that does not exist, or is of the classic protocol, is GROUP_ID_NOT_FOUND.  A group whose
 members have subscribed to a topic that the requester may not describe is
-TOPIC_AUTHORIZATION_FAILED, without its members.  v1 tells the protocol of each member: 0 for
-the classic one, 1 for that of consumers.
+TOPIC_AUTHORIZATION_FAILED, without its members.  Only what is committed is shown.  v1 tells the
+protocol of each member: 0 for the classic one, 1 for that of consumers.
 
 Source: KafkaApis.handleConsumerGroupDescribe, ConsumerGroup.asDescribedGroup of Apache Kafka 4.2.
 """
@@ -62,11 +62,10 @@ def _described(ctx: Context, group_id: str) -> Any:
         raise ApiError(ErrorCode.UNSUPPORTED_VERSION)
     if not group_id:
         raise ApiError(ErrorCode.INVALID_GROUP_ID)
-    found = groups.describe(group_id)
-    if found is None:
-        raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {group_id}")
-    group = found.consumer
+    group = groups.describe(group_id)
     if group is None:
+        raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {group_id}")
+    if not isinstance(group, ConsumerGroup):
         raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"{group_id} is not a consumer group")
     members = [_member(group, member, groups.topics) for member in group.members.values()]
     for topic in _topics_of(members):

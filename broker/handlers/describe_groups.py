@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from highwater.broker.context import Access, Api, Context, Reply, of
+from highwater.broker.coordinator.group.consumer.consumer_group import ConsumerGroup
 from highwater.broker.coordinator.group.group import Group, State
 from highwater.broker.request.response import Response
 from highwater.kafka.errors import ApiError, ErrorCode
@@ -44,8 +45,8 @@ def handle(ctx: Context, request: Any) -> Reply:
     return Response(DescribeGroupsResponse(groups=groups), error_names=tuple(names))
 
 
-def _described(group_id: str, group: Group | None) -> Any:
-    if group is None or group.consumer is not None:
+def _described(group_id: str, group: ConsumerGroup | Group | None) -> Any:
+    if not isinstance(group, Group):
         return _failed(group_id, ErrorCode.NONE, State.DEAD.value)
     stable = group.state is State.STABLE
     members = [

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from highwater.broker.context import Access, Api, Context, Reply
+from highwater.broker.coordinator.group.consumer.consumer_group import ConsumerGroup
 from highwater.broker.coordinator.group.consumer.embedded import CONSUMER
 from highwater.broker.coordinator.group.group import Group
 from highwater.broker.request.response import Response
@@ -37,23 +38,23 @@ def handle(ctx: Context, request: Any) -> Reply:
         ListGroupsResponse.ListedGroup(
             group_id=group.group_id,
             protocol_type=_protocol_type(group),
-            group_state=group.shown_state,
+            group_state=group.state.value,
             group_type=_type(group),
         )
         for group in groups
-        if (not states or group.shown_state.lower() in states)
+        if (not states or group.state.value.lower() in states)
         and (not types or _type(group) in types)
     ]
     answer = ListGroupsResponse(error_code=int(code), groups=listed)
     return Response(answer, error_names=(code.name,) if code else ())
 
 
-def _type(group: Group) -> str:
-    return CLASSIC if group.consumer is None else OF_CONSUMERS
+def _type(group: ConsumerGroup | Group) -> str:
+    return OF_CONSUMERS if isinstance(group, ConsumerGroup) else CLASSIC
 
 
-def _protocol_type(group: Group) -> str:
-    return (group.protocol_type or "") if group.consumer is None else CONSUMER
+def _protocol_type(group: ConsumerGroup | Group) -> str:
+    return CONSUMER if isinstance(group, ConsumerGroup) else group.protocol_type or ""
 
 
 def error_response(ctx: Context, request: Any, code: ErrorCode) -> Response:

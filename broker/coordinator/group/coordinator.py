@@ -19,6 +19,7 @@ import trio
 
 from highwater.base.event_loop import monotonic_ms
 from highwater.broker.coordinator.group import offsets
+from highwater.broker.coordinator.group.consumer.consumer_group import ConsumerGroup
 from highwater.broker.coordinator.group.consumer.consumer_steps import MEMBER_TIMERS
 from highwater.broker.coordinator.group.consumer_groups import ConsumerGroups
 from highwater.broker.coordinator.group.group import (
@@ -328,12 +329,15 @@ class GroupCoordinator(ConsumerGroups):
         self._apply(shard, group, outcome)
         shard.drop_if_unused(group)
 
-    def describe(self, group_id: str) -> Group | None:
-        return self.shard_of(group_id).groups.get(group_id)
+    def describe(self, group_id: str) -> ConsumerGroup | Group | None:
+        """What clients are shown of a group."""
+        group = self.shard_of(group_id).groups.get(group_id)
+        return None if group is None else group.shown
 
-    def groups(self) -> tuple[ErrorCode, list[Group]]:
-        """All groups that this broker coordinates, and whether more are being loaded."""
-        found: list[Group] = []
+    def groups(self) -> tuple[ErrorCode, list[ConsumerGroup | Group]]:
+        """What clients are shown of all groups that this broker coordinates, and whether more are
+        being loaded."""
+        found: list[ConsumerGroup | Group] = []
         code = ErrorCode.NONE
         for _, shard in sorted(self.shards.items()):
             if not shard.leads:
@@ -342,7 +346,8 @@ class GroupCoordinator(ConsumerGroups):
                 code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
                 continue
             self.advance(shard)
-            found += shard.groups.values()
+            shown = (group.shown for group in shard.groups.values())
+            found += (group for group in shown if group is not None)
         return code, found
 
     # ---------------------------------------------------------------- carrying out

@@ -16,7 +16,8 @@ A step returns an `Outcome` (answers to give, records to write, timers to set) a
 else.
 
 A group of the consumer protocol (KIP-848) has its members in `consumer`, and is Empty here; its
-offsets are kept as any group's.  Its records are applied when they are appended, see there.
+offsets are kept as any group's.  Its records are applied when they are appended, see there, and a
+second time to `committed`, which is shown to clients.
 
 Source: kafka.coordinator.group.GroupMetadata, MemberMetadata.
 """
@@ -142,6 +143,10 @@ class Group:
         self.static_members: dict[str, str] = {}
         self.consumer: ConsumerGroup | None = None
         """The members, where the group has the consumer protocol."""
+        self.committed: ConsumerGroup | None = None
+        """What of `consumer` is committed: this is what is shown."""
+        self.moved_from: Group | None = None
+        """The classic group as it was, until its move to the consumer protocol is committed."""
         self.offsets: dict[TopicPartition, CommittedOffset] = {}
         self.offsets_at: dict[TopicPartition, int] = {}
         """The offset in the log of each partition's record."""
@@ -167,16 +172,11 @@ class Group:
             if isinstance(record, GroupRecord):
                 self.written_at = at
             elif isinstance(record, CONSUMER_RECORDS):
-                self.apply(record)
+                self.consumer = _applied(self.consumer, record)
 
-    def apply(self, record: ConsumerRecord) -> None:
-        """Applies a record of the consumer protocol."""
-        if self.consumer is None:
-            if record.value is None:
-                return
-            self.consumer = ConsumerGroup(self.group_id)
-        if not self.consumer.apply(record):
-            self.consumer = None
+    def committed_later(self, record: ConsumerRecord) -> None:
+        """Shows a record that was applied when it was appended."""
+        self.committed = _applied(self.committed, record)
 
     def replay(self, record: GroupLogRecord, at: int = -1) -> None:
         """Applies a record that is committed; `at` is its offset in the log."""
@@ -188,9 +188,11 @@ class Group:
                 self.offsets[record.tp] = record.value
                 self.offsets_at[record.tp] = at
         elif isinstance(record, CONSUMER_RECORDS):
-            self.apply(record)
+            self.consumer = _applied(self.consumer, record)
+            self.committed = _applied(self.committed, record)
         elif isinstance(record, GroupRecord):
             if record.value is None:
+                self.moved_from = None
                 if at >= self.written_at:
                     self._forget()
             elif not self._has_moved_on(record.value, at):
@@ -210,7 +212,7 @@ class Group:
         return stored.generation < self.generation
 
     def _adopt(self, stored: StoredGroup) -> None:
-        self.consumer = None
+        self.consumer = self.committed = None
         self.protocol_type = stored.protocol_type or None
         self.generation = stored.generation
         self.protocol, self.leader = stored.protocol, stored.leader
@@ -305,8 +307,14 @@ class Group:
         return self.state is State.EMPTY and (self.consumer is None or not self.consumer.members)
 
     @property
-    def shown_state(self) -> str:
-        return (self.state if self.consumer is None else self.consumer.state).value
+    def shown(self) -> ConsumerGroup | Group | None:
+        """What clients are shown of the group, by its committed records; None if there is nothing
+        yet.  A classic group is shown as it is, with the rebalance in progress."""
+        if self.committed is not None:
+            return self.committed
+        if self.moved_from is not None:
+            return self.moved_from
+        return self if self.consumer is None or self.offsets else None
 
     def has_static(self, instance_id: str | None) -> bool:
         return instance_id is not None and instance_id in self.static_members
@@ -369,6 +377,15 @@ class Group:
                 return None
             topics.update(dict.fromkeys(found))
         return frozenset(topics)
+
+
+def _applied(group: ConsumerGroup | None, record: ConsumerRecord) -> ConsumerGroup | None:
+    """The group after a record of the consumer protocol; None if there is none any more."""
+    if group is None:
+        if record.value is None:
+            return None
+        group = ConsumerGroup(record.group_id)
+    return group if group.apply(record) else None
 
 
 def _member(known: dict[str, Member], stored: StoredMember, protocol: str | None) -> Member:

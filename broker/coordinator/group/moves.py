@@ -111,6 +111,8 @@ def _stays(group: Group, why: str) -> ApiError:
 
 def became_consumers(group: Group) -> Outcome:
     """Ends the classic protocol of a group whose records for the other one are in the log."""
+    group.moved_from = Group(group.group_id)
+    group.moved_from.become_classic(group)
     out = refuse_all(group, ErrorCode.REBALANCE_IN_PROGRESS)
     group.end_classic()
     group.pending_members.clear()

@@ -79,7 +79,9 @@ class GroupShard(Shard[GroupLogRecord, GroupWrite | PendingMarker]):
         if done.write.producer is None:
             records = done.write.records
             for offset, record in enumerate(records, done.end_offset - len(records)):
-                if not isinstance(record, CONSUMER_RECORDS):  # which were applied when appended
+                if isinstance(record, CONSUMER_RECORDS):
+                    done.named.committed_later(record)
+                else:
                     self.replay(record, offset)
         self.drop_if_unused(done.named)
 

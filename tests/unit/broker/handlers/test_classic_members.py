@@ -117,8 +117,7 @@ class Mixed(Consumers):
         return ids[0], ids[1]
 
     async def generation(self) -> int:
-        groups = self.b.services.groups
-        group = groups.describe("g")
+        group = self.b.services.groups.shards[0].groups["g"]
         return group.generation if group.consumer is None else group.consumer.epoch
 
     async def kinds(self) -> dict[str, int]:
@@ -511,3 +510,20 @@ async def test_a_downgrade_is_not_undone_by_an_older_record(node: Mixed) -> None
     node.follower_has_all()
     assert await node.kind() == ("PreparingRebalance", "classic")
     assert await node.alive(a, await node.generation()) == "REBALANCE_IN_PROGRESS"
+
+
+@in_mixed()
+async def test_a_move_is_shown_when_it_is_committed(node: Mixed) -> None:
+    await node.leads()
+    await node.two()
+    await node.role(2)
+    await node.leads(isr=(1, 2))
+    await node.joins("c")
+    assert await node.kind() == ("Stable", "classic")
+    assert len(await node.old_members()) == 2
+    node.follower_has_all()
+    assert len(await node.kinds()) == 3
+    assert (await node.beat("c", -1)).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert len(await node.kinds()) == 3
+    node.follower_has_all()
+    assert await node.kind() == ("PreparingRebalance", "classic")

@@ -453,3 +453,33 @@ async def test_topics_that_a_client_may_not_describe_are_refused(node: Consumers
     acls.put(Resource(ResourceType.TOPIC, "t"), [anybody])
     assert (await node.joins("b")).error_code == 0
     assert len((await node.describes()).members) == 2
+
+
+@in_consumers()
+async def test_what_is_not_committed_is_not_shown(node: Consumers) -> None:
+    await node.leads()
+    await node.member()
+    await trio.sleep(11)
+    await node.joins("a")
+    await node.role(2)
+    await node.leads(isr=(1, 2))
+
+    async def shown() -> list[str]:
+        found = await node.describes()
+        return [m.member_id for m in found.members]
+
+    assert await shown() == ["a"]
+    assert (await node.joins("b")).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert await shown() == ["a"]
+    assert await node.listed() == [("g", "consumer", "Stable", "consumer")]
+    new = await node.beat(
+        "x", 0, group="h", rebalance_timeout_ms=1, subscribed_topic_names=["t"], topic_partitions=[]
+    )
+    assert new.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert (await node.describes("h")).error_code == ErrorCode.GROUP_ID_NOT_FOUND
+    assert len(await node.listed()) == 1
+    node.follower_has_all()
+    assert await shown() == ["a", "b"]
+    assert sorted(await node.listed()) == [
+        ("g", "consumer", "Reconciling", "consumer"), ("h", "consumer", "Stable", "consumer"),
+    ]  # fmt: skip

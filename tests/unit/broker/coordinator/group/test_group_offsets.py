@@ -65,7 +65,7 @@ def test_who_may_commit(table: Any) -> None:
 
 def test_who_may_commit_in_a_group_of_the_consumer_protocol() -> None:
     group = Group("g")
-    group.apply(EpochRecord("g", GroupEpoch(3)))
+    group.replay(EpochRecord("g", GroupEpoch(3)))
     committed = {TP: CommittedOffset(1)}
 
     def commit(member_id: str, epoch: int) -> tuple[str, str]:
@@ -78,7 +78,7 @@ def test_who_may_commit_in_a_group_of_the_consumer_protocol() -> None:
         return plain.name, within.name
 
     assert commit("", -1) == ("NONE", "NONE"), "the group has no members"
-    group.apply(CurrentRecord("g", "m", Current(3, 2)))
+    group.replay(CurrentRecord("g", "m", Current(3, 2)))
     assert commit("m", 3) == ("NONE", "NONE")
     assert commit("m", 2) == ("STALE_MEMBER_EPOCH", "ILLEGAL_GENERATION")
     assert commit("x", 3) == ("UNKNOWN_MEMBER_ID", "UNKNOWN_MEMBER_ID")
