@@ -324,7 +324,7 @@ class Broker:
                 ],
             )
             watcher = DynamicConfigWatcher(zk, self.services.topic_configs, self._entity_configured)
-            await watcher.load()
+            await watcher.load(("groups",) if self.services.groups.configs.wanted else ())
             feeds = [watcher.changes]
             if acls is not None:
                 rules = AclChanges(zk, acls)
@@ -424,6 +424,8 @@ class Broker:
         kind, _, name = path.partition("/")
         if kind == "brokers":
             self.services.dynamic.configured(name, properties)
+        elif kind == "groups":
+            self.services.groups.configs.configured(name, properties)
         elif kind == "ips":
             rate = bound_of(CONNECTION_RATE, properties)
             self.server.limits.limit_ip(name if name == DEFAULT else desanitize(name), rate)

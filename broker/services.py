@@ -102,6 +102,7 @@ class Services:
         self.topic_configs = TopicConfigs(self.replicas.topic_configured)
         self.quotas = Quotas(self.config)
         self.dynamic = DynamicBrokerConfig(self.config)
+        self.groups.configs.session = lambda: self.session
 
     def followed(self) -> dict[str, int]:
         """By folder of announcements, the number of the last one that was applied; none while there

@@ -16,12 +16,13 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
+from highwater.broker.admin.config_operations import Operation, apply_operations, joined
 from highwater.broker.context import Need
 from highwater.broker.membership.agreement import FOLLOWED, told_of
 from highwater.broker.quota.listener_limits import limits_of
 from highwater.broker.replica.throttles import RATES
-from highwater.broker.settings import broker_loggers
-from highwater.broker.settings.client_quotas import write_entity
+from highwater.broker.settings import broker_loggers, group_configs
+from highwater.broker.settings.client_quotas import read_entity, write_entity
 from highwater.broker.settings.dynamic_broker_config import (
     DEFAULT,
     DynamicBrokerConfig,
@@ -37,6 +38,7 @@ from highwater.kafka.config.property_table import BROKER, DYNAMIC, INERT, KEPT, 
 from highwater.kafka.config.topic_values import check_overrides, effective
 from highwater.kafka.config.unserved import inert
 from highwater.kafka.errors import ApiError, ErrorCode
+from highwater.kafka.sanitizer import sanitize
 from highwater.kafka.security import acls
 from highwater.kafka.topic_names import check_name
 from highwater.world.api import BadVersion, NodeExists, NoNode, ZkError, ZooKeeper
@@ -51,14 +53,17 @@ class ResourceType(IntEnum):
     BROKER = 4
     BROKER_LOGGER = 8
     CLIENT_METRICS = 16
+    GROUP = 32
 
 
 def needs(operation: acls.Operation) -> Callable[[Any, Any], Sequence[Need]]:
-    """The operation that the resource needs: on the topic, or on the cluster."""
+    """The operation that the resource needs: on the topic or group, or on the cluster."""
 
     def of_resource(resource: Any, _: Any) -> Sequence[Need]:
         if resource.resource_type == ResourceType.TOPIC:
             return (Need(operation, acls.ResourceType.TOPIC, resource.resource_name),)
+        if resource.resource_type == ResourceType.GROUP:
+            return (Need(operation, acls.ResourceType.GROUP, resource.resource_name),)
         return (Need(operation, acls.ResourceType.CLUSTER),)
 
     return of_resource
@@ -71,13 +76,7 @@ class Source(IntEnum):
     DYNAMIC_DEFAULT_BROKER_CONFIG = 3
     STATIC_BROKER_CONFIG = 4
     DEFAULT_CONFIG = 5
-
-
-class Operation(IntEnum):
-    SET = 0
-    DELETE = 1
-    APPEND = 2
-    SUBTRACT = 3
+    GROUP_CONFIG = 8
 
 
 _UNKNOWN = 0
@@ -121,6 +120,19 @@ def topic_entries(
             synonyms = [Synonym(name, text, Source.TOPIC_CONFIG), *synonyms]
         source = synonyms[0].source if synonyms else Source.DEFAULT_CONFIG
         entries.append(Entry(name, text, source, row.kind, False, False, tuple(synonyms), row.doc))
+    return entries
+
+
+def group_entries(config: Config, overrides: Mapping[str, str]) -> list[Entry]:
+    """Every property of a group with these overrides.  What comes from the broker counts as a
+    default, under the property's own name, as in Kafka."""
+    values = group_configs.effective(config, overrides)
+    entries = []
+    for name, row in group_configs.GROUP.items():
+        text = text_of(values[name])
+        source = Source.GROUP_CONFIG if name in overrides else Source.DEFAULT_CONFIG
+        synonyms = (Synonym(name, text, source),)
+        entries.append(Entry(name, text, source, row.kind, False, False, synonyms, row.doc))
     return entries
 
 
@@ -229,6 +241,11 @@ async def describe(services: Services, kind: int, name: str) -> list[Entry]:
             return _default_entries(services.dynamic)
         check_broker(services, name)
         return broker_entries(services.config, services.dynamic)
+    if kind == ResourceType.GROUP:
+        _check_group(name)
+        with zookeeper_errors():
+            overrides = await read_entity(services.zk, group_configs.path_of(name))
+        return group_entries(services.config, overrides)
     if kind == ResourceType.BROKER_LOGGER:
         check_broker(services, name)
         source, of_none = Source.DYNAMIC_BROKER_LOGGER_CONFIG, _UNKNOWN
@@ -236,7 +253,9 @@ async def describe(services: Services, kind: int, name: str) -> list[Entry]:
             Entry(logger, level, source, of_none, False, False, (), NO_TEXT)
             for logger, level in broker_loggers.levels().items()
         ]
-    detail = f"resource type {kind} cannot be described; topics (2) and brokers (4) can"
+    detail = (
+        f"resource type {kind} cannot be described; topics (2), brokers (4, 8) and groups (32) can"
+    )
     raise ApiError(ErrorCode.INVALID_REQUEST, detail)
 
 
@@ -281,6 +300,14 @@ async def replace(
                 _, version = await _read_versioned(services.zk, "brokers", entity)
                 await write_entity(services.zk, path, overrides, version)
         return
+    if kind == ResourceType.GROUP:
+        group_configs.check(services.config, overrides)
+        if not validate_only:
+            with zookeeper_errors():
+                _, version = await _read_versioned(services.zk, "groups", sanitize(name))
+                path = group_configs.path_of(name)
+                await write_entity(services.zk, path, overrides, version)
+        return
     check_overrides(services.config, overrides)
     if not validate_only:
         with zookeeper_errors():
@@ -310,11 +337,15 @@ async def alter(
     if kind == ResourceType.BROKER:
         await _alter_broker(services, name or DEFAULT, operations, validate_only)
         return
+    if kind == ResourceType.GROUP:
+        await _alter_group(services, name, operations, validate_only)
+        return
     with zookeeper_errors():
         zk = services.zk
         while True:
             overrides, version = await _read_versioned(zk, "topics", name)
-            changed = apply_operations(services.config, overrides, operations)
+            defaults = effective(services.config, {})
+            changed = apply_operations(TOPIC, "topics", defaults, overrides, operations)
             check_overrides(services.config, changed)
             if validate_only:
                 return
@@ -330,6 +361,29 @@ async def _go_by(services: Services, topic: str) -> None:
     """Applies the change on this broker at once; where that fails, its watch brings the change."""
     with suppress(ApiError, ZkError, ValueError):
         await services.topic_configs.look(services.zk, topic)
+
+
+async def _alter_group(
+    services: Services,
+    name: str,
+    operations: Sequence[tuple[str, int, str | None]],
+    validate_only: bool,
+) -> None:
+    defaults = group_configs.defaults(services.config)
+    with zookeeper_errors():
+        while True:
+            overrides, version = await _read_versioned(services.zk, "groups", sanitize(name))
+            changed = apply_operations(
+                group_configs.GROUP, "groups", defaults, overrides, operations
+            )
+            group_configs.check(services.config, changed)
+            if validate_only or (version is None and not changed):
+                return
+            try:
+                await write_entity(services.zk, group_configs.path_of(name), changed, version)
+            except (BadVersion, NodeExists):
+                continue  # another writer changed it meanwhile
+            return
 
 
 async def _alter_broker(
@@ -374,58 +428,29 @@ def _joined_list(
     return joined(current, operation, value)
 
 
-def joined(current: str, operation: int, value: str) -> str:
-    """A list after items were appended or subtracted."""
-    have = [i for i in current.split(",") if i]
-    items = [i for i in value.split(",") if i]
-    if operation == Operation.APPEND:
-        have += [i for i in items if i not in have]
-    else:
-        have = [i for i in have if i not in items]
-    return ",".join(have)
-
-
-def apply_operations(
-    config: Config, overrides: Mapping[str, str], operations: Sequence[tuple[str, int, str | None]]
-) -> dict[str, str]:
-    """A topic's overrides after the operations; raises ApiError."""
-    changed = dict(overrides)
-    defaults = effective(config, {})
-    for key, operation, value in operations:
-        if operation == Operation.DELETE:
-            changed.pop(key, None)  # of any name: an older or newer Kafka may have set it
-            continue
-        row = TOPIC.get(key)
-        if row is None:
-            raise ApiError(ErrorCode.INVALID_CONFIG, f"{key} is not a property of topics")
-        if operation not in (Operation.SET, Operation.APPEND, Operation.SUBTRACT):
-            detail = f"operation {operation} on {key} is none of set, delete, append, subtract"
-            raise ApiError(ErrorCode.INVALID_REQUEST, detail)
-        if value is None:
-            raise ApiError(ErrorCode.INVALID_REQUEST, f"{key} has no value (null)")
-        if operation == Operation.SET:
-            changed[key] = value
-            continue
-        if row.kind is not Kind.LIST:
-            detail = f"{key} is not a list: it cannot be appended to or subtracted from"
-            raise ApiError(ErrorCode.INVALID_CONFIG, detail)
-        changed[key] = joined(changed.get(key) or text_of(defaults[key]), operation, value)
-    return changed
-
-
 def check_changeable(services: Services, kind: int, name: str) -> None:
     """Raises ApiError for a resource whose configuration cannot change."""
     if kind in (ResourceType.BROKER, ResourceType.BROKER_LOGGER):
         if name or kind == ResourceType.BROKER_LOGGER:
             check_broker(services, name)
         return
+    if kind == ResourceType.GROUP:
+        _check_group(name)
+        return
     if kind != ResourceType.TOPIC:
-        detail = f"resource type {kind} cannot be changed; topics (2) and brokers (4, 8) can"
+        can = "topics (2), brokers (4, 8) and groups (32)"
+        detail = f"resource type {kind} cannot be changed; {can} can"
         raise ApiError(ErrorCode.INVALID_REQUEST, detail)
     if not name:
         raise ApiError(ErrorCode.INVALID_REQUEST, "topics have no default entity; name one")
     if not services.metadata.has_topic(name):
         raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name!r} does not exist")
+
+
+def _check_group(name: str) -> None:
+    if not name:
+        detail = "groups have no default entity, but the brokers' group.consumer.*; name one"
+        raise ApiError(ErrorCode.INVALID_REQUEST, detail)
 
 
 async def _read_versioned(zk: ZooKeeper, kind: str, name: str) -> tuple[dict[str, str], int | None]:

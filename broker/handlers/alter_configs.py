@@ -41,8 +41,8 @@ async def handle(ctx: Context, request: Any) -> Reply:
 async def altered(
     ctx: Context, request: Any, change: Callable[[Any], Awaitable[None]], response: Any
 ) -> Reply:
-    """Changes each resource; answers when every broker has the new configuration of topics and
-    brokers."""
+    """Changes each resource; answers when every broker has the new configuration of topics,
+    brokers and groups."""
     results, codes = [], []
     changed: dict[int, list[str]] = {}
     for resource in request.resources:
@@ -68,7 +68,7 @@ async def altered(
     questions = []
     if topics := changed.get(configs.ResourceType.TOPIC):
         questions.append(about_configs(ctx.services, topics))
-    if configs.ResourceType.BROKER in changed:
+    if changed.keys() & {configs.ResourceType.BROKER, configs.ResourceType.GROUP}:
         questions += await announcements(ctx.services, znodes.CONFIG_CHANGES)
     return Delayed(ChangeWait(ctx.services, questions, answer)) if questions else answer
 

@@ -1,4 +1,5 @@
-"""Follows configuration that changes at run time: of topics, brokers, users, clients, addresses.
+"""Follows configuration that changes at run time: of topics, brokers, users, clients, addresses,
+groups.
 
 A broker or tool that changes /config/topics/T also adds a sequential znode under /config/changes
 that names T.  Every broker watches that folder, and for each new child reads the named
@@ -12,7 +13,7 @@ Source: kafka.common.ZkNodeChangeNotificationListener, kafka.server.ZkConfigMana
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Protocol
 
@@ -199,14 +200,16 @@ class DynamicConfigWatcher:
         self.changes = Changes(zk, znodes.CONFIG_CHANGES, "config_change_", self._announced)
         self.run = self.changes.run
 
-    async def load(self) -> None:
-        """Reads every topic's configuration.  Call it (once a session) before serving."""
+    async def load(self, more: Sequence[str] = ()) -> None:
+        """Reads every topic's configuration, and those of `more` kinds.  Call it (once a session)
+        before serving."""
         await self.changes.skip_old()
         topics = sorted(await self._zk.children(f"{znodes.CONFIG}/topics"))
         for topic in topics:
             await self._apply(topic)
         self._topics.at_start = frozenset(topics)
-        for kind in ("brokers", "clients", "ips", "users") if self._apply_entity else ():
+        kinds = ("brokers", "clients", "ips", "users", *more)
+        for kind in kinds if self._apply_entity else ():
             for name in await entity_names(self._zk, kind):
                 await self._apply_other(f"{kind}/{name}")
                 if kind == "users":

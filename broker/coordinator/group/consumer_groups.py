@@ -52,6 +52,11 @@ from highwater.broker.coordinator.group.topic_patterns import MayDescribe
 from highwater.broker.coordinator.pending import Waiting
 from highwater.broker.coordinator.runtime import Coordinator
 from highwater.broker.metadata.metadata_cache import MetadataCache
+from highwater.broker.settings.group_configs import (
+    HEARTBEAT_INTERVAL,
+    SESSION_TIMEOUT,
+    GroupConfigs,
+)
 from highwater.kafka.errors import ApiError, ErrorCode
 from highwater.kafka.features import GROUP_VERSION
 from highwater.kafka.topic_ids import NO_ID
@@ -124,7 +129,12 @@ class ConsumerGroups(Coordinator[GroupShard, GroupLogRecord]):
         return CachedTopics(self.metadata)
 
     @cached_property
+    def configs(self) -> GroupConfigs:
+        return GroupConfigs()
+
+    @cached_property
     def consumer_limits(self) -> Limits:
+        """Those of a group without properties of its own."""
         config = self.config
         return Limits(
             config.group_consumer_session_timeout_ms,
@@ -151,7 +161,20 @@ class ConsumerGroups(Coordinator[GroupShard, GroupLogRecord]):
         return GROUP_VERSION in dict(self.metadata.features)
 
     def consumer_steps(self, group: ConsumerGroup) -> Steps:
-        return Steps(group, self.consumer_limits, self.topics, topic_patterns.check)
+        limits = self.consumer_limits
+        if own := self.configs.of(group.group_id):
+            limits = replace(
+                limits,
+                session_timeout_ms=own.get(SESSION_TIMEOUT, limits.session_timeout_ms),
+                heartbeat_interval_ms=own.get(HEARTBEAT_INTERVAL, limits.heartbeat_interval_ms),
+            )
+        return Steps(group, limits, self.topics, topic_patterns.check)
+
+    def _want_configs(self) -> None:
+        """Has the groups' properties read, when the first consumer group needs them."""
+        if not self.configs.wanted and self._nursery is not None:
+            self.configs.wanted = True
+            self._nursery.start_soon(self.configs.load)
 
     def consumer_heartbeat(
         self,
@@ -171,6 +194,7 @@ class ConsumerGroups(Coordinator[GroupShard, GroupLogRecord]):
         if not group_id:
             raise ApiError(ErrorCode.INVALID_REQUEST, "GroupId can't be empty; set group.id")
         check(request, version, self.consumer_limits.assignors)
+        self._want_configs()
         shard = self._named(group_id)
         group = shard.groups.get(group_id)
         if group is None and request.epoch != 0:
@@ -375,6 +399,7 @@ class ConsumerGroups(Coordinator[GroupShard, GroupLogRecord]):
 
     def consumers_loaded(self, shard: GroupShard, group: Group) -> None:
         assert group.consumer is not None
+        self._want_configs()
         self._take(shard, group, self.consumer_steps(group.consumer).loaded())
 
     def end_of_consumers(self, group: Group) -> Outcome:

@@ -68,7 +68,7 @@ DENIED = {
 }
 SUPPORTED = {
     ResourceType.TOPIC: (3, 4, 5, 6, 7, 8, 10, 11),
-    ResourceType.GROUP: (3, 6, 8),
+    ResourceType.GROUP: (3, 6, 8, 10, 11),
     ResourceType.CLUSTER: (5, 7, 8, 9, 10, 11, 12),
 }
 """The operations that exist for a resource, as answers name them."""

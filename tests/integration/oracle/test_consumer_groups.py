@@ -18,9 +18,10 @@ from highwater.cluster.processes.process_settings import Settings
 from highwater.cluster.processes.programs import ApacheKafka, Highwater
 from highwater.cluster.target import QUICK
 from tests.background import BackgroundCluster
-from tests.integration.oracle import differences, script_admin
+from tests.integration.oracle import differences, script_admin, script_group_configs
 from tests.integration.oracle.asking import Case, Difference, Offered, Side, compare
 from tests.integration.oracle.bodies import plain
+from tests.integration.oracle.script_features import GROUPS, SAFE, UPDATE_FEATURES, update
 from tests.integration.oracle.test_topics_by_id import (
     API_VERSIONS,
     CREATE,
@@ -321,13 +322,6 @@ def classic_clients() -> list[Case]:
     ]  # fmt: skip
 
 
-def mixed() -> list[Case]:
-    return [
-        Case("one that consumes", BEAT, joins("a", "one", group="m"), versions=V1),
-        Case("a classic member joins consumers", JOIN, classic("m"), versions=(3, 3)),
-    ]
-
-
 def leaving() -> list[Case]:
     return [
         Case("the first leaves", BEAT, beat("a", -1), versions=V1),
@@ -341,6 +335,26 @@ def leaving() -> list[Case]:
         Case("a group without members", DELETE, {"groups_names": ["g"]}, versions=(2, 2)),
         Case("it is gone", DESCRIBE, describe("g")),
     ]  # fmt: skip
+
+
+def times_of_groups() -> list[Case]:
+    """A group's own interval of heartbeats, and the level of the protocol that it needs."""
+    change = script_group_configs.sets(("consumer.heartbeat.interval.ms", 0, "7000"), name="t")
+
+    def is_seven(answer: Any) -> bool:
+        return bool(answer["heartbeat_interval_ms"] == 7000)
+
+    def is_unsupported(answer: Any) -> bool:
+        return bool(answer["error_code"] == 35)
+
+    return [
+        Case("by the broker's interval", BEAT, joins("a", "one", group="t"), versions=V1),
+        Case("another interval", script_admin.INCREMENTAL, change, versions=V1),
+        Case("by its own interval", BEAT, beat("a", 1, "t"), versions=V1, until=is_seven),
+        Case("down, with groups", UPDATE_FEATURES, update((GROUPS, 0), kind=SAFE), versions=V1),
+        Case("without the protocol", BEAT, beat("a", 1, "t"), versions=V1, until=is_unsupported),
+        Case("without the protocol", LIST, {}, versions=(5, 5)),
+    ]
 
 
 def regular_expressions() -> list[Case]:
@@ -395,7 +409,8 @@ async def run(ours: Side, theirs: Side) -> tuple[int, list[Difference]]:
         told = [await side.ask(1, API_VERSIONS, 0, asked) for side in (ours, theirs)]
         cases = [
             *set_up(), *requests(), *members(), *offsets(), *missing_groups(), *movements(),
-            *classic_clients(), *leaving(), *static_members(), *regular_expressions(), *mixed(),
+            *classic_clients(), *leaving(), *static_members(), *regular_expressions(),
+            *script_group_configs.cases(), *times_of_groups(),
         ]  # fmt: skip
         return await compare(ours, theirs, Offered(*map(plain, told)), cases)
     finally:
