@@ -10,6 +10,7 @@ which is not stored and simply starts again elsewhere.
     rebalance    join, sync, heartbeat, leave: the protocol on one group                 pure
     consumer/    the consumer protocol of KIP-848: members are assigned here               pure
     topic_patterns   regular expressions that stand for topics                         pure
+    rebalance_meter  how often consumer groups take a new epoch                        pure
     moves        a living group's move between the two protocols                       pure
     consumer_groups  the shell's part for the consumer protocol
     offsets      commit, fetch, delete and expiry of one group's offsets                 pure

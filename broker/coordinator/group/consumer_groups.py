@@ -46,6 +46,7 @@ from highwater.broker.coordinator.group.consumer.subscribed_topics import Topic
 from highwater.broker.coordinator.group.group import Group, Outcome, State, Write
 from highwater.broker.coordinator.group.protocol import Join, Joined, Sync, Synced
 from highwater.broker.coordinator.group.rebalance import Rebalancing
+from highwater.broker.coordinator.group.rebalance_meter import RebalanceMeter
 from highwater.broker.coordinator.group.records import GroupLogRecord, GroupRecord
 from highwater.broker.coordinator.group.shard import GroupShard
 from highwater.broker.coordinator.group.topic_patterns import MayDescribe
@@ -127,6 +128,10 @@ class ConsumerGroups(Coordinator[GroupShard, GroupLogRecord]):
     @cached_property
     def topics(self) -> CachedTopics:
         return CachedTopics(self.metadata)
+
+    @cached_property
+    def rebalances(self) -> RebalanceMeter:
+        return RebalanceMeter()
 
     @cached_property
     def configs(self) -> GroupConfigs:
@@ -290,6 +295,8 @@ class ConsumerGroups(Coordinator[GroupShard, GroupLogRecord]):
                 return Outcome(answers=[(ticket, answer(code))])
             return Outcome(answers=[(ticket, Beat(code) if code else step.answer)])
 
+        if step.rebalances:
+            self.rebalances.record(monotonic_ms())
         write = Write((*first, *step.records), then)
         if first:
             write = replace(write, at_once=lambda: moves.became_consumers(group))

@@ -1,14 +1,19 @@
-"""Gauges of the groups and offsets of this broker, by Kafka's names (GroupMetadataManager)."""
+"""Gauges of the groups and offsets of this broker, by Kafka's names (GroupMetadataManager, and
+GroupCoordinatorMetrics for both protocols)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
+from highwater.base.event_loop import monotonic_ms
 from highwater.base.metrics import Registry
+from highwater.broker.coordinator.group.consumer.consumer_group import ConsumerGroup
+from highwater.broker.coordinator.group.consumer.consumer_group import State as ConsumerState
 from highwater.broker.coordinator.group.coordinator import GroupCoordinator
 from highwater.broker.coordinator.group.group import Group, State
 
 _PREFIX = "kafka_coordinator_group_groupmetadatamanager_"
+_BY_PROTOCOL = "kafka_server_group_coordinator_metrics_"
 
 
 def register_group_metrics(metrics: Registry, coordinator: GroupCoordinator) -> None:
@@ -24,3 +29,36 @@ def register_group_metrics(metrics: Registry, coordinator: GroupCoordinator) -> 
     metrics.gauge(_PREFIX + "numoffsets", lambda: sum(len(group.offsets) for group in groups()))
     for state in State:
         metrics.gauge(f"{_PREFIX}numgroups{state.value.lower()}", in_state(state))
+    _register_by_protocol(metrics, coordinator, groups)
+
+
+def _register_by_protocol(
+    metrics: Registry, coordinator: GroupCoordinator, groups: Callable[[], list[Group]]
+) -> None:
+    """Counts groups as clients are shown them: by what is committed."""
+
+    def of(kind: type[ConsumerGroup | Group]) -> Callable[[], float]:
+        return lambda: sum(isinstance(group.shown, kind) for group in groups())
+
+    def consumers(state: ConsumerState) -> Callable[[], float]:
+        def count() -> float:
+            found = (group.committed for group in groups())
+            return sum(group is not None and group.state is state for group in found)
+
+        return count
+
+    name = _BY_PROTOCOL + "group_count"
+    metrics.gauge(name, of(Group), "Groups of a protocol.", protocol="classic")
+    metrics.gauge(name, of(ConsumerGroup), "Groups of a protocol.", protocol="consumer")
+    for state in ConsumerState:
+        text = "Groups of the consumer protocol in a state."
+        name = _BY_PROTOCOL + "consumer_group_count"
+        metrics.gauge(name, consumers(state), text, state=state.value)
+    meter = coordinator.rebalances
+    name = _BY_PROTOCOL + "consumer_group_rebalance"
+    metrics.gauge(f"{name}_count", lambda: meter.count, "New epochs of consumer groups.")
+    metrics.gauge(
+        f"{name}_rate",
+        lambda: meter.per_second(monotonic_ms()),
+        "New epochs of consumer groups in a second, over the last minute.",
+    )

@@ -71,6 +71,8 @@ class Step:
     """Regular expressions whose topics must be looked up (`resolved` takes them)."""
     becomes_classic: BecomesClassic | None = None
     """Set where the group becomes a classic one, in place of the records."""
+    rebalances: bool = False
+    """Whether the group epoch has risen because of subscriptions or topics."""
 
 
 class Steps:
@@ -256,6 +258,7 @@ class Steps:
         epoch = group.epoch
         if at_least or found != group.metadata_hash:
             epoch += 1
+            step.rebalances = True
             step.records.append(EpochRecord(group.group_id, GroupEpoch(epoch, found)))
         if group.has_topics_record:
             step.records.append(TopicsRecord(group.group_id))
@@ -455,6 +458,7 @@ class Steps:
         names = topic_facts.known(wanted, self.topics)
         metadata_hash = topic_facts.group_hash(names, self.topics)
         if changed or metadata_hash != group.metadata_hash:
+            step.rebalances = True
             epoch = GroupEpoch(group.epoch + 1, metadata_hash)
             step.records.append(EpochRecord(group.group_id, epoch))
         return step

@@ -10,6 +10,8 @@ from uuid import UUID
 import pytest
 import trio
 
+from highwater.base.metrics import Registry, exposition
+from highwater.broker.coordinator.group.group_metrics import register_group_metrics
 from highwater.broker.handlers import (
     api_versions,
     consumer_group_describe,
@@ -483,3 +485,35 @@ async def test_what_is_not_committed_is_not_shown(node: Consumers) -> None:
     assert sorted(await node.listed()) == [
         ("g", "consumer", "Reconciling", "consumer"), ("h", "consumer", "Stable", "consumer"),
     ]  # fmt: skip
+
+
+@in_consumers()
+async def test_groups_are_counted_by_protocol_and_state(node: Consumers) -> None:
+    metrics = Registry()
+    register_group_metrics(metrics, node.b.services.groups)
+    prefix = "kafka_server_group_coordinator_metrics_"
+
+    def shown(name: str) -> float:
+        page = exposition(metrics.families(0))
+        (line,) = (x for x in page.splitlines() if x.startswith(f"{prefix}{name} "))
+        return float(line.rpartition(" ")[2])
+
+    await node.leads()
+    await node.member()
+    assert shown('group_count{protocol="classic"}') == 1
+    assert shown('group_count{protocol="consumer"}') == 0
+    await trio.sleep(11)
+    await node.joins("a")
+    assert shown('group_count{protocol="classic"}') == 0
+    assert shown('group_count{protocol="consumer"}') == 1
+    assert shown('consumer_group_count{state="Stable"}') == 1
+    assert shown("consumer_group_rebalance_count") == 1
+    await node.joins("b")
+    await node.beat("b", 2)
+    assert shown('consumer_group_count{state="Stable"}') == 0
+    assert shown('consumer_group_count{state="Reconciling"}') == 1
+    assert shown("consumer_group_rebalance_count") == 2
+    assert 0 < shown("consumer_group_rebalance_rate") < 0.07
+    await trio.sleep(61)
+    assert shown('consumer_group_count{state="Empty"}') == 1
+    assert shown("consumer_group_rebalance_rate") == 0
