@@ -1,8 +1,9 @@
-"""DescribeGroups, API 15, v0-5: members and state of groups.
+"""DescribeGroups, API 15, v0-6: members and state of groups.
 
 A group that does not exist is Dead, and so is one of the consumer protocol, which
-ConsumerGroupDescribe shows.  Subscriptions and assignments are shown in Stable alone: at other
-times they are not those in force.
+ConsumerGroupDescribe shows; from v6 on, that is GROUP_ID_NOT_FOUND as well, with a message
+(KIP-1043).  Subscriptions and assignments are shown in Stable alone: at other times they are not
+those in force.
 """
 
 from __future__ import annotations
@@ -20,12 +21,13 @@ from highwater.kafka.wire.messages import DescribeGroupsResponse
 API = Api(
     key=15,
     name="DescribeGroups",
-    versions=(0, 5),
+    versions=(0, 6),
     access=Access(
         each=of(ResourceType.GROUP, Operation.DESCRIBE, ""), items=("groups",), answers="groups"
     ),
 )
 
+FIRST_WITH_NOT_FOUND = 6
 _Group = DescribeGroupsResponse.DescribedGroup
 _Member = _Group.DescribedGroupMember
 
@@ -34,20 +36,26 @@ def handle(ctx: Context, request: Any) -> Reply:
     groups, names = [], []
     for group_id in request.groups:
         try:
-            described = _described(group_id, ctx.services.groups.describe(group_id))
+            described = _described(ctx, group_id, ctx.services.groups.describe(group_id))
         except ApiError as e:
             groups.append(_failed(group_id, e.code))
             names.append(e.code.name)
             continue
-        if request.include_authorized_operations:
+        if described.error_code:
+            names.append(ErrorCode(described.error_code).name)
+        elif request.include_authorized_operations:
             described.authorized_operations = ctx.operations(ResourceType.GROUP, group_id)
         groups.append(described)
     return Response(DescribeGroupsResponse(groups=groups), error_names=tuple(names))
 
 
-def _described(group_id: str, group: ConsumerGroup | Group | None) -> Any:
+def _described(ctx: Context, group_id: str, group: ConsumerGroup | Group | None) -> Any:
     if not isinstance(group, Group):
-        return _failed(group_id, ErrorCode.NONE, State.DEAD.value)
+        if ctx.version < FIRST_WITH_NOT_FOUND:
+            return _failed(group_id, ErrorCode.NONE, State.DEAD.value)
+        why = "there is no such group" if group is None else "ConsumerGroupDescribe shows it"
+        message = f"{group_id} is not a classic group: {why}"
+        return _failed(group_id, ErrorCode.GROUP_ID_NOT_FOUND, State.DEAD.value, message)
     stable = group.state is State.STABLE
     members = [
         _Member(
@@ -70,9 +78,10 @@ def _described(group_id: str, group: ConsumerGroup | Group | None) -> Any:
     )
 
 
-def _failed(group_id: str, code: ErrorCode, state: str = "") -> Any:
+def _failed(group_id: str, code: ErrorCode, state: str = "", message: str | None = None) -> Any:
     return _Group(
         error_code=int(code),
+        error_message=message,
         group_id=group_id,
         group_state=state,
         protocol_type="",

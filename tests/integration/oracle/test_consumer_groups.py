@@ -214,7 +214,7 @@ def members() -> list[Case]:
         Case("it says all", BEAT, owns("a", 1, both, rebalance_timeout_ms=60_000,
              subscribed_topic_names=["one"])),
         Case("one of one", DESCRIBE, describe("g")),
-        Case("a group of consumers", DESCRIBE_OLD, {"groups": ["g"]}, versions=(0, 5)),
+        Case("a group of consumers", DESCRIBE_OLD, {"groups": ["g"]}, versions=(0, 6)),
         Case("groups", LIST, {}, versions=(4, 5)),
         Case("groups by type", LIST, {"types_filter": ["CONSUMER"]}, versions=(5, 5)),
         Case("groups of another type", LIST, {"types_filter": ["classic"]}, versions=(5, 5)),

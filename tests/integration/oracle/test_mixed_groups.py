@@ -45,7 +45,7 @@ from tests.integration.oracle.test_topics_by_id import API_VERSIONS
 pytestmark = [
     pytest.mark.integration, pytest.mark.apache, pytest.mark.slow, pytest.mark.timeout(240),
 ]  # fmt: skip
-V3, V5, V9 = (3, 3), (5, 5), (9, 9)
+V3, V5, V9, V5_6 = (3, 3), (5, 5), (9, 9), (5, 6)
 ALL = [0, 1, 2, 3]
 
 
@@ -155,7 +155,12 @@ def by_member(of: Callable[..., Body], member: str, *rest: Any) -> Any:
 def shown(what: str, group: str = "m") -> list[Case]:
     return [
         Case(what, DESCRIBE, describe(group), versions=V1),
-        Case(what, DESCRIBE_OLD, {"groups": [group]}, versions=V5),
+        Case(
+            what,
+            DESCRIBE_OLD,
+            {"groups": [group], "include_authorized_operations": True},
+            versions=V5_6,
+        ),
         Case(what, LIST, {}, versions=V5),
     ]
 
@@ -250,7 +255,7 @@ def downgrade() -> list[Case]:
         Case("it is gone", BEAT, beat("c", 2, "m"), versions=V1),
         Case("it has gone", DESCRIBE, describe("m"), versions=V1),
         Case("classic again", LIST, {}, versions=V5),
-        Case("classic again", DESCRIBE_OLD, {"groups": ["m"]}, versions=V5),
+        Case("classic again", DESCRIBE_OLD, {"groups": ["m"]}, versions=V5_6),
         Case("of an epoch before", HEARTBEAT, alive("k1", 2), versions=(4, 4)),
         Case("it joins", JOIN, classic("k1"), versions=V9, keep=named("k1")),
     ]

@@ -244,6 +244,10 @@ async def test_a_group_is_described(node: Consumers, version: int) -> None:
     assert missing.error_code == ErrorCode.GROUP_ID_NOT_FOUND
     old = await node.b.ask(describe_groups, 5, DescribeGroupsRequest(groups=["g"]))
     assert (old.groups[0].error_code, old.groups[0].group_state) == (0, "Dead")
+    newer = await node.b.ask(describe_groups, 6, DescribeGroupsRequest(groups=["g", "missing"]))
+    for group in newer.groups:
+        assert (group.error_code, group.group_state) == (ErrorCode.GROUP_ID_NOT_FOUND, "Dead")
+        assert group.error_message.startswith(group.group_id)
 
 
 @in_consumers()
