@@ -513,6 +513,24 @@ async def test_a_downgrade_is_not_undone_by_an_older_record(node: Mixed) -> None
 
 
 @in_mixed()
+async def test_a_group_that_is_classic_again_is_not_forgotten(node: Mixed) -> None:
+    """The tombstone of its first classic life is committed when its second one has begun."""
+    await node.leads()
+    i: dict[str, Any] = {"group_instance_id": "i", "names": ("range", "sticky")}
+    a = (await node.joins_classic(**i)).member_id
+    await node.has(a, 1, parts={a: [0]}, group_instance_id="i")
+    await node.role(2)
+    await node.leads(isr=(1, 2))
+    await node.joins("c", instance_id="i")
+    await node.beat("c", -2, instance_id="i")
+    await node.joins_classic(**i)
+    node.follower_has_all()
+    assert await node.kind() == ("Stable", "classic")
+    (member,) = node.b.services.groups.shards[0].groups["g"].members.values()
+    assert [name for name, _ in member.protocols] == ["range", "sticky"]
+
+
+@in_mixed()
 async def test_a_move_is_shown_when_it_is_committed(node: Mixed) -> None:
     await node.leads()
     await node.two()
