@@ -283,11 +283,18 @@ class ConsumerGroups(Coordinator[GroupShard, GroupLogRecord]):
         ticket: Waiting | None = None,
         first: tuple[GroupLogRecord, ...] = (),
         answer: Callable[[ErrorCode], object] | None = None,
-    ) -> None:
+    ) -> bool:
         """Carries out a step; `first` are records before its own.  `answer` makes the ticket's
-        answer from the error of the write, where that is not the step's."""
+        answer from the error of the write, where that is not the step's.
+
+        Returns whether the records could be appended.  If not, no timer stops, as what it watches
+        for has not come; the end of a member is tried again.
+        """
+        refused = False
 
         def then(error: ErrorCode) -> Outcome:
+            nonlocal refused
+            refused = error is not ErrorCode.NONE
             if ticket is None:
                 return Outcome()
             code = _STORE_ERRORS.get(error, error)
@@ -302,8 +309,14 @@ class ConsumerGroups(Coordinator[GroupShard, GroupLogRecord]):
             write = replace(write, at_once=lambda: moves.became_consumers(group))
         elif step.becomes_classic is not None:
             write = self._classic_again(group, step.becomes_classic, then)
-        self._apply(shard, group, Outcome(writes=[write], timers=dict(step.timers)))
-        self._watch_on(shard, group, step)
+        self._apply(shard, group, Outcome(writes=[write]))
+        timers = dict(step.timers)
+        if refused:
+            ends = [key for key, delay in timers.items() if delay is None]
+            timers.update({key: RETRY_MS for key in ends if key[0] == MEMBER_SESSION})
+            timers = {key: delay for key, delay in timers.items() if delay is not None}
+        self._apply(shard, group, Outcome(timers=timers))
+        return not refused
 
     def _classic_again(
         self, group: Group, change: BecomesClassic, then: Callable[[ErrorCode], Outcome]
@@ -322,17 +335,6 @@ class ConsumerGroups(Coordinator[GroupShard, GroupLogRecord]):
             return out
 
         return Write(records, then, at_once=at_once)
-
-    def _watch_on(self, shard: GroupShard, group: Group, step: Step) -> None:
-        """Sets the sessions of members whose end could not be appended: it is tried again."""
-        members = {} if group.consumer is None else group.consumer.members
-        timers: dict[tuple[str, str], int | None] = {
-            (kind, member_id): RETRY_MS
-            for (kind, member_id), delay in step.timers.items()
-            if kind == MEMBER_SESSION and delay is None and member_id in members
-        }
-        if timers:
-            self._apply(shard, group, Outcome(timers=timers))
 
     def is_of_consumers(self, group_id: str) -> bool:
         """Whether the group has the consumer protocol; raises ApiError."""
@@ -401,7 +403,9 @@ class ConsumerGroups(Coordinator[GroupShard, GroupLogRecord]):
         step = self.consumer_steps(consumer).timed_out(kind, member_id)
         if step.records or step.becomes_classic is not None:
             log.info("group %s: member %s %s", group.group_id, member_id, _WHY[kind])
-            self._take(shard, group, step)
+            if not self._take(shard, group, step):
+                again = Outcome(timers={(kind, member_id): RETRY_MS})
+                self._apply(shard, group, again)
             self._log_consumers(shard, consumer, before)
 
     def consumers_loaded(self, shard: GroupShard, group: Group) -> None:

@@ -206,6 +206,25 @@ async def test_a_session_that_could_not_be_ended_is_ended_later(node: Consumers)
 
 
 @in_consumers()
+async def test_a_member_that_could_not_be_put_out_is_put_out_later(node: Consumers) -> None:
+    """The one that keeps partitions for too long goes on sending heartbeats, and they are taken."""
+    await node.leads()
+    await node.joins("a")
+    await node.joins("b")
+    assert partitions((await node.beat("a", 1)).assignment) == [0, 1]
+    assert await node.code("b", 2) == "NONE"
+    log = node.b.services.groups.shards[0].partition.leader_log()
+    before = log.config
+    log.config = replace(before, max_message_bytes=1)
+    for _ in range(4):
+        await trio.sleep(20)
+        assert [await node.code("a", 1), await node.code("b", 2)] == ["NONE", "NONE"]
+    log.config = before
+    await trio.sleep(2)
+    assert [await node.code("a", 1), await node.code("b", 2)] == ["UNKNOWN_MEMBER_ID", "NONE"]
+
+
+@in_consumers()
 async def test_a_group_lives_on_at_the_next_leader(node: Consumers) -> None:
     await node.leads()
     await node.joins("a")
