@@ -87,7 +87,7 @@ class Options:
     consumers: tuple[str, ...] = ("kafka-python", "confluent-kafka", "highwater")
     workloads: tuple[str, ...] = ()
     """Workloads in addition to the writers, of WORKLOADS: transactions (T3-T5, T7) by librdkafka or
-    by the Java client, and groups (G2-G5) of either protocol."""
+    by the Java client, and groups (G2-G4, G6) of either protocol."""
     engine: str = "auto"
     watch: bool = False
     """Whether spark/watch.py watches the run, and its first alarm ends the workload."""

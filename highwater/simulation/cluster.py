@@ -60,6 +60,8 @@ class Shape:
     retention_check_ms: int = 300_000
     session_slots: int = 1000
     """max.incremental.fetch.session.cache.slots"""
+    consumer_times_ms: tuple[int, int] | None = None
+    """Session time-out and heartbeat interval of the consumer protocol; None: a server's own."""
     small_bytes: int = 0
     """`world.api.Connection.small_bytes`; with 0, sendfile sends everything that is read of a log.
     """
@@ -112,6 +114,15 @@ class Shape:
                 offsets_topic_segment_bytes=size,
                 transaction_state_log_segment_bytes=size,
                 log_cleaner_min_cleanable_ratio=0.1,
+            )
+        if self.consumer_times_ms is not None:
+            session_ms, interval_ms = self.consumer_times_ms
+            config = replace(
+                config,
+                group_consumer_min_session_timeout_ms=session_ms,
+                group_consumer_session_timeout_ms=session_ms,
+                group_consumer_min_heartbeat_interval_ms=interval_ms,
+                group_consumer_heartbeat_interval_ms=interval_ms,
             )
         if self.flush_every_batch:
             config = replace(config, log_flush_interval_messages=1)

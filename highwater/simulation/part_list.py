@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 from highwater.simulation.cluster import SPARE
 from highwater.simulation.workloads.administrators import Administrators
 from highwater.simulation.workloads.changing_settings import ChangingSettings
+from highwater.simulation.workloads.consumers.consumer_workload import Consumers
 from highwater.simulation.workloads.epoch_reader import EpochReader
 from highwater.simulation.workloads.exact_keys import Compacted
 from highwater.simulation.workloads.filing import Filing
@@ -78,6 +79,7 @@ PARTS: tuple[type[Part], ...] = (
     TrimmedTransactions,
     EpochReader,
     ChangingSettings,
+    Consumers,
     _switch(
         "epoch_bumps",
         "Transactional producers get a new epoch with each end (transaction.version 2).",

@@ -38,6 +38,8 @@ class Requested:
     """Partitions of which a move may have been cancelled."""
     partitions: Counter[str] = field(default_factory=Counter)
     """Topic -> the highest number of partitions that was acknowledged."""
+    giving_up: set[str] = field(default_factory=set)
+    """The members of a consumer group that keep partitions which they are to give up."""
 
     def move(self, tp: TopicPartition, assigned: tuple[int, ...], target: list[int] | None) -> None:
         """Notes a move of a partition from its assigned replicas; without a target, that a move is

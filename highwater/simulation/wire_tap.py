@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA = 4, 5, 6
 CONTROL = (LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA)
 FETCH, OFFSETS_FOR_LEADER_EPOCH, WRITE_TXN_MARKERS = 1, 23, 27
+CONSUMER_GROUP_HEARTBEAT = 68
 REQUEST, ANSWER = "request", "answer"
 _KEPT = 60
 _HEAD = 8
@@ -70,11 +71,13 @@ class Hold:
 
 
 class WireTap:
-    """All connections that the brokers of one cluster open."""
+    """All connections that the brokers of one cluster open, and those of some clients."""
 
     def __init__(self, fabric: Fabric, brokers: Sequence[str]) -> None:
         self._fabric = fabric
         self._brokers = frozenset(brokers)
+        self.clients: set[str] = set()
+        """The clients whose connections are tapped, too."""
         self._connect = fabric.connect
         fabric.connect = self._tapped  # type: ignore[method-assign]
         self._holds: list[Hold] = []
@@ -87,7 +90,7 @@ class WireTap:
 
     async def _tapped(self, process: Process, host: str, port: int) -> SimConnection:
         connection = await self._connect(process, host, port)
-        if process.host.name in self._brokers and host in self._brokers:
+        if host in self._brokers and process.host.name in self._brokers | self.clients:
             _Stream(self, connection, process.host.name, host)
         return connection
 

@@ -1,7 +1,7 @@
-"""What 2,000 seeds reach, at this commit and before the simulation had most of its workloads.
+"""What 2,100 seeds reach, at this commit and before the simulation had most of its workloads.
 
-Twenty sets of flags, 100 seeds each: none, each flag alone, and some together.  A commit that lacks
-a flag runs the set without it.  No two sets have a seed in common.
+Twenty-one sets of flags, 100 seeds each: none, each flag alone, and some together.  A commit that
+lacks a flag runs the set without it.  No two sets have a seed in common.
 
 usage: python -m tests.long.coverage part FOLDER NUMBER [COMMIT] [SEEDS]
        python -m tests.long.coverage page FOLDER

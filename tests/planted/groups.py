@@ -165,7 +165,7 @@ def another_member_of_aiokafka_was_refused(s: Story) -> None:
     s.poll("two", *s.values(0), client="aiokafka")
 
 
-@in_group("G5")
+@in_group("G6")
 def committed_what_another_member_has(s: Story) -> None:
     """The first owner goes on to commit between the commits of the next one."""
     member(s, "two", 3, 2)

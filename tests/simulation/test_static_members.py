@@ -25,7 +25,8 @@ from highwater.simulation.workloads.filing import (
     Filing,
     Put,
 )
-from highwater.simulation.workloads.group_workload import Acked, Seat
+from highwater.simulation.workloads.group_client import Seat
+from highwater.simulation.workloads.group_workload import Acked
 from highwater.simulation.workloads.plain_client import Failed
 from highwater.simulation.workloads.static_members import INSTANCES, NAME, Shift, StaticClient
 

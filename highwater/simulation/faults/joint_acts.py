@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from highwater.kafka.topic_names import TRANSACTION_STATE_TOPIC
+from highwater.kafka.topic_names import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 
 if TYPE_CHECKING:
     from highwater.simulation.cluster import SimCluster
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 LEADER, FOLLOWER, THIRD, CONTROLLER, ANYONE = "leader", "follower", "third", "controller", "anyone"
 DATA = "data's leader"
 """The leader of the partition to which the joint's own producer writes."""
-TRANSACTIONS = TRANSACTION_STATE_TOPIC
+TRANSACTIONS, GROUPS = TRANSACTION_STATE_TOPIC, GROUP_METADATA_TOPIC
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +66,11 @@ class UntilHeld:
 @dataclass(frozen=True, slots=True)
 class UntilDelivered:
     """Waits until the held message has arrived."""
+
+
+@dataclass(frozen=True, slots=True)
+class UntilGivingUp:
+    """Waits until a member of a consumer group keeps partitions that it is to give up."""
 
 
 class LoseAnswer(OfOne):
@@ -171,7 +176,9 @@ class Trim:
 
 @dataclass(frozen=True, slots=True)
 class Grow:
-    """Requests CreatePartitions, for one partition more."""
+    """Requests CreatePartitions, for one partition more: of the joint's topic, or of this one."""
+
+    topic: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,10 +194,10 @@ class Cancel:
 
 
 Act = (
-    HoldNext | UntilHeld | UntilDelivered | LoseAnswer | CutAfterWrite | DeposeAtWrite
-    | UntilWritten | Prefer | Elect | Kill | Start | Stop | UntilDown | LosePower | Freeze | Thaw
-    | CutFromZooKeeper | Heal | Depose | DeposeOnly | Pass | Write | End | Trim | Grow | Move
-    | Cancel
+    HoldNext | UntilHeld | UntilDelivered | UntilGivingUp | LoseAnswer | CutAfterWrite
+    | DeposeAtWrite | UntilWritten | Prefer | Elect | Kill | Start | Stop | UntilDown | LosePower
+    | Freeze | Thaw | CutFromZooKeeper | Heal | Depose | DeposeOnly | Pass | Write | End | Trim
+    | Grow | Move | Cancel
 )  # fmt: skip
 
 

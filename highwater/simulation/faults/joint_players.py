@@ -46,12 +46,13 @@ from highwater.simulation.faults.joint_acts import (
     Trim,
     UntilDelivered,
     UntilDown,
+    UntilGivingUp,
     UntilHeld,
     UntilWritten,
     Write,
 )
 from highwater.simulation.faults.joint_admin import JointAdmin
-from highwater.simulation.faults.joints import JOINTS, LAST
+from highwater.simulation.faults.joints import JOINTS, LAST, OF_CONSUMERS
 from highwater.simulation.faults.staged_faults import Fault, NothingToBreak
 
 if TYPE_CHECKING:
@@ -111,7 +112,7 @@ class Joints:
         self._random = cluster.kernel.random("joints' casts")
 
     async def play(self, fault: Fault, _: BrokerNode) -> None:
-        joint = JOINTS.get(fault.kind) or LAST.get(fault.kind) or self._improvised(fault.target)
+        joint = self._planned(fault.kind) or self._improvised(fault.target)
         tp, cast, assigned = self._cast(joint)
         patience_s = SHORT_PATIENCE_S if joint.skips else PATIENCE_S
         nothing: NothingToBreak | None = None
@@ -127,6 +128,9 @@ class Joints:
                 await self._staged.reassign(tp, assigned)
         if nothing is not None:
             raise nothing
+
+    def _planned(self, kind: str) -> Joint | None:
+        return JOINTS.get(kind) or LAST.get(kind) or OF_CONSUMERS.get(kind)
 
     def _improvised(self, number: str) -> Joint:
         there = {tp.topic for tp in self._cluster.rules.partitions}
@@ -194,6 +198,8 @@ class Joints:
                 await self._until_held(scene)
             case UntilDelivered():
                 await trio.sleep_until(scene.delivered)
+            case UntilGivingUp():
+                await self._until_giving_up(scene)
             case LoseAnswer() | CutAfterWrite() | DeposeAtWrite():
                 self._watch(scene, act)
             case UntilWritten():
@@ -227,7 +233,7 @@ class Joints:
             case Trim():
                 call = self._admin.trim(scene.tp, self._random)
             case Grow():
-                call = self._admin.grow(scene.tp.topic)
+                call = self._admin.grow(act.topic or scene.tp.topic)
             case Move(names):
                 scene.moved = True
                 target = [self._who(scene, who).id for who in names]
@@ -294,11 +300,13 @@ class Joints:
             raise NothingToBreak(f"{node.name} does not stop")
 
     def _hold(self, scene: _Scene, act: HoldNext) -> None:
-        source = self._who(scene, act.source).name
-        target = None if act.target == ANYONE else self._who(scene, act.target).name
+        source, target = (
+            None if who == ANYONE else self._who(scene, who).name
+            for who in (act.source, act.target)
+        )
 
         def wanted(asks: str, answers: str) -> bool:
-            return asks == source and target in (None, answers)
+            return source in (None, asks) and target in (None, answers)
 
         if scene.held is not None:
             self._cluster.tap.release(scene.held)
@@ -315,6 +323,13 @@ class Joints:
         if not hold.fired:
             raise NothingToBreak(f"no {api_name(hold.api_key)} came by")
         scene.delivered = trio.current_time() + hold.seconds + DELIVERY_S
+
+    async def _until_giving_up(self, scene: _Scene) -> None:
+        with trio.move_on_after(scene.patience_s):
+            while not self._cluster.requested.giving_up:
+                await trio.sleep(0.01)
+            return
+        raise NothingToBreak("no member is to give up partitions")
 
     def _watch(self, scene: _Scene, act: LoseAnswer | CutAfterWrite | DeposeAtWrite) -> None:
         """Arranges for something to happen at the next write of one kind, and only then."""

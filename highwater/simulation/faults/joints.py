@@ -13,7 +13,7 @@ brokers that it killed, resumes those that it paused, heals links, and moves its
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from highwater.simulation.faults.improvised import IMPROVISED
@@ -22,6 +22,7 @@ from highwater.simulation.faults.joint_acts import (
     CONTROLLER,
     DATA,
     FOLLOWER,
+    GROUPS,
     LEADER,
     THIRD,
     TRANSACTIONS,
@@ -52,6 +53,7 @@ from highwater.simulation.faults.joint_acts import (
     Trim,
     UntilDelivered,
     UntilDown,
+    UntilGivingUp,
     UntilHeld,
     UntilWritten,
     Write,
@@ -59,6 +61,7 @@ from highwater.simulation.faults.joint_acts import (
 from highwater.simulation.faults.staged_faults import Fault
 from highwater.simulation.wire_tap import (
     ANSWER,
+    CONSUMER_GROUP_HEARTBEAT,
     FETCH,
     LEADER_AND_ISR,
     OFFSETS_FOR_LEADER_EPOCH,
@@ -66,6 +69,7 @@ from highwater.simulation.wire_tap import (
     WRITE_TXN_MARKERS,
 )
 from highwater.simulation.workloads.administrators import GOVERNED
+from highwater.simulation.workloads.consumers.consumer_client import TOPIC as POOLED
 from highwater.simulation.workloads.trimmed import TRIMMED
 
 if TYPE_CHECKING:
@@ -233,7 +237,38 @@ what the last one breaks."""
 LAST_SHARE = 0.5
 """The share of seeds in which each of them is played."""
 
-KINDS = frozenset((*JOINTS, *LAST, IMPROVISED))
+OF_CONSUMERS = {
+    "a coordinator moves while a member gives up partitions": Joint(
+        (UntilGivingUp(), *_lead(FOLLOWER), Pass(Time(0.5, 2.0)), *_lead(LEADER)), GROUPS
+    ),
+    "a coordinator dies while a member gives up partitions": Joint(
+        (UntilGivingUp(), Kill(LEADER), Pass(Time(1.0, 4.0)), Start(LEADER)), GROUPS
+    ),
+    "a heartbeat comes late, after the next one": Joint(
+        (
+            HoldNext(CONSUMER_GROUP_HEARTBEAT, REQUEST, ANYONE, LEADER, Time(1.1, 2.2)),
+            *(UntilHeld(), UntilDelivered(), Pass(Time(0.0, 0.5))),
+        ),
+        GROUPS,
+    ),
+    "a heartbeat's answer comes too late, in a rebalance": Joint(
+        (
+            UntilGivingUp(),
+            HoldNext(CONSUMER_GROUP_HEARTBEAT, ANSWER, ANYONE, LEADER, Time(1.1, 2.2)),
+            *(UntilHeld(), UntilDelivered(), Pass(Time(0.0, 0.5))),
+        ),
+        GROUPS,
+    ),
+    "partitions are added while a member gives up others": Joint(
+        (UntilGivingUp(), Grow(POOLED), Pass(Time(0.0, 1.0))), GROUPS
+    ),
+    "partitions are added while members come to their target, and a coordinator moves": Joint(
+        (UntilGivingUp(), Grow(POOLED), Pass(Time(0.0, 0.3)), *_lead(FOLLOWER)), GROUPS
+    ),
+}
+"""Joints of runs with a consumer group; they are drawn from a random stream of their own."""
+
+KINDS = frozenset((*JOINTS, *LAST, *OF_CONSUMERS, IMPROVISED))
 """The kinds of faults that are joints."""
 
 
@@ -244,14 +279,25 @@ def last_joints(stream: Callable[[str], Random]) -> list[Fault]:
     return [Fault(0.0, kind, "any", 0.0) for kind, at in drawn.items() if at < LAST_SHARE]
 
 
+def _times(random: Random, seconds: float) -> Iterator[float]:
+    at = random.uniform(0.5, EVERY_S)
+    while at < seconds * 0.9:
+        yield round(at, 3)
+        at += 1.0 + random.expovariate(1 / EVERY_S)
+
+
 def joints(random: Random, seconds: float) -> list[Fault]:
     """A joint every few seconds, one after the other."""
     planned = []
-    at = random.uniform(0.5, EVERY_S)
-    while at < seconds * 0.9:
+    for at in _times(random, seconds):
         if random.random() < IMPROVISED_SHARE:
-            planned.append(Fault(round(at, 3), IMPROVISED, str(random.randrange(10**6)), 0.0))
+            planned.append(Fault(at, IMPROVISED, str(random.randrange(10**6)), 0.0))
         else:
-            planned.append(Fault(round(at, 3), random.choice(list(JOINTS)), "any", 0.0))
-        at += 1.0 + random.expovariate(1 / EVERY_S)
+            planned.append(Fault(at, random.choice(list(JOINTS)), "any", 0.0))
     return planned
+
+
+def joints_of_consumers(random: Random, seconds: float) -> list[Fault]:
+    """A joint of a consumer group as often."""
+    kinds = list(OF_CONSUMERS)
+    return [Fault(at, random.choice(kinds), "any", 0.0) for at in _times(random, seconds)]

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from highwater.simulation.faults import disk_faults
 from highwater.simulation.faults.directory_faults import directory_faults
 from highwater.simulation.faults.joints import KINDS as JOINTS
-from highwater.simulation.faults.joints import joints
+from highwater.simulation.faults.joints import joints, joints_of_consumers
 from highwater.simulation.faults.random_faults import (
     TARGETS,
     WEIGHTS,
@@ -66,6 +66,8 @@ def _drawn(options: Options, streams: Stream) -> list[Fault]:
         planned += directory_faults(streams("log dirs"), seconds)
     if options.joints:
         planned += joints(streams("joints"), seconds)
+    if options.joints and options.consumer_groups:
+        planned += joints_of_consumers(streams("joints of consumers"), seconds)
     return sorted(planned, key=lambda fault: fault.at)
 
 

@@ -162,6 +162,18 @@ RULES = (
         "ZooKeeper's tree, and the disks",
     ),
     Rule(
+        "G5",
+        "a consumer group comes to rest",
+        "The epochs of a group of the consumer protocol and of its members never fall. A member is "
+        "not put out that was heard within its session and has given up in time what it had to. "
+        "Within 12 s from when all is well, and from when a member crashes then, every partition "
+        "of a subscribed topic has one owner, and the members own what ConsumerGroupDescribe "
+        "shows.",
+        "KIP-848",
+        "what members were told and have said, the harness's clock, and ZooKeeper's tree for the "
+        "coordinator; a description changes nothing",
+    ),
+    Rule(
         "T1",
         "reads of one's own",
         "A transaction does not read, under read_committed, the records that it has sent itself.",

@@ -8,7 +8,7 @@ import trio
 
 from highwater.simulation.cluster import Shape
 from highwater.simulation.scenarios.script import NotSo, Scenario, Stage
-from highwater.simulation.workloads.group_workload import NAME, PARTITIONS, TOPIC, GroupClient, Seat
+from highwater.simulation.workloads.group_client import NAME, PARTITIONS, TOPIC, GroupClient, Seat
 from highwater.simulation.workloads.plain_client import Failed
 from highwater.simulation.workloads.transactional.transactions_client import GROUP
 

@@ -39,7 +39,7 @@ from highwater.simulation.rules.allowed_losses import (
     lost_between,
     moment,
 )
-from highwater.simulation.workloads.group_workload import PARTITIONS, GroupClient, Seat
+from highwater.simulation.workloads.group_client import PARTITIONS, GroupClient, Seat
 from highwater.simulation.workloads.part import Part, Works
 from highwater.simulation.workloads.plain_client import UNKNOWN_OUTCOME, Failed, check_code
 from highwater.simulation.workloads.static_members import TOPIC

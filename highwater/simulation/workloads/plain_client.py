@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 from uuid import UUID
 
 import trio
@@ -102,6 +102,8 @@ def check_code(code: int) -> None:
 class SimClient:
     """One client process.  `answers` compares what its brokers tell it."""
 
+    timeout_s: ClassVar[float] = TIMEOUT_S
+
     def __init__(
         self,
         world: SimWorld,
@@ -133,7 +135,7 @@ class SimClient:
         found = self._connections.get(address)
         if found is None or found.closed:
             found = await ClientConnection.open(
-                self._world.network, *address, self.name, timeout_s=TIMEOUT_S
+                self._world.network, *address, self.name, timeout_s=self.timeout_s
             )
             self._connections[address] = found
         return found
@@ -160,8 +162,8 @@ class SimClient:
         try:
             connection = await self._connection(address)
             if expect:
-                return await connection.call_raw(api_key, version, body, TIMEOUT_S)
-            await connection.send_raw(api_key, version, body, TIMEOUT_S)
+                return await connection.call_raw(api_key, version, body, self.timeout_s)
+            await connection.send_raw(api_key, version, body, self.timeout_s)
             return None
         except RequestTimedOut as error:
             if not keep and address in self._connections:

@@ -21,14 +21,8 @@ from functools import partial
 from typing import Self
 
 from highwater.kafka.wire.messages import LeaveGroupRequest
-from highwater.simulation.workloads.group_workload import (
-    PARTITIONS,
-    REFUSED,
-    GroupClient,
-    Groups,
-    Member,
-    Seat,
-)
+from highwater.simulation.workloads.group_client import PARTITIONS, GroupClient, Seat
+from highwater.simulation.workloads.group_workload import REFUSED, Groups, Member
 from highwater.simulation.workloads.part import Shared, Topic, Works
 from highwater.simulation.workloads.plain_client import TIMEOUT_S, Failed, check_code
 from highwater.simulation.workloads.transactional.transactions_client import GROUP as COORDINATOR

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(600)]
-CHECKS = ("T3", "T4", "T5", "T7", "G2", "G4", "G5")
+CHECKS = ("T3", "T4", "T5", "T7", "G2", "G4", "G6")
 
 
 def history(out: Path) -> list[dict[str, Any]]:

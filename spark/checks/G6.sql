@@ -1,4 +1,4 @@
--- G5 one committer
+-- G6 one committer
 -- required: no
 -- source: Kafka's group protocols, classic and KIP-848: a commit with a past generation or member epoch is refused
 --
