@@ -18,11 +18,14 @@ from highwater.kafka.client.retries import RETRIABLE, code_of
 from highwater.kafka.errors import ErrorCode
 from highwater.kafka.types import TopicPartition
 from highwater.kafka.wire import messages
+from highwater.kafka.wire.consumer_group_messages import ConsumerGroupDescribeRequest
 
 GROUP = 0
 """FindCoordinator's key type for groups."""
 PATIENCE_S = 10.0
 """How long a call waits for a coordinator that moves."""
+DEAD = "Dead"
+"""The state of a group that does not exist."""
 OPEN = ("Ongoing", "PrepareCommit", "PrepareAbort")
 _EARLIEST, _LATEST = -2, -1
 _NO_OFFSET = -1
@@ -53,6 +56,8 @@ class Described:
             told += ": it waits until each of them has joined again, or has been away too long"
         elif self.state == "CompletingRebalance":
             told += ": it waits for the assignment of the member that leads it"
+        elif self.state == "Reconciling":
+            told += ": some of them have yet to give up partitions, or to take theirs"
         return told
 
     def reader(self, tp: TopicPartition) -> str:
@@ -89,7 +94,7 @@ async def group(stage: Stage, name: str) -> dict[str, Any]:
         }
 
     told: dict[str, Any] = await patiently(once)
-    if told["state"] == "Dead":
+    if told["state"] == DEAD:
         raise ControlError("not_found", f"no group {name!r}")
     return told
 
@@ -111,12 +116,38 @@ async def delete_group(stage: Stage, name: str) -> None:
 
 
 async def described(cluster: Cluster, name: str) -> Described:
+    """The group, of whichever protocol; its state is Dead where there is none."""
     number, address = await _coordinator(cluster, name)
     request = messages.DescribeGroupsRequest(groups=[name])
     found = (await _asked(number, address, request, 4)).groups[0]
     _code(found.error_code, number)
+    if found.group_state == DEAD:
+        return await _consumers(number, address, name)
     members = tuple(
         Member(m.group_instance_id or m.member_id, _assigned(m.member_assignment))
+        for m in found.members
+    )
+    return Described(found.group_state, members, number)
+
+
+async def _consumers(number: int, address: tuple[str, int], name: str) -> Described:
+    """A group of the consumer protocol (KIP-848), which DescribeGroups does not show."""
+    offered = await _asked(number, address, messages.ApiVersionsRequest(), 0)
+    request = ConsumerGroupDescribeRequest(group_ids=[name], include_authorized_operations=False)
+    if request.API_KEY not in {entry.api_key for entry in offered.api_keys}:
+        return Described(DEAD, (), number)
+    found = (await _asked(number, address, request, 0)).groups[0]
+    if _code(found.error_code, number) is not ErrorCode.NONE:
+        return Described(DEAD, (), number)
+    members = tuple(
+        Member(
+            m.instance_id or m.member_id,
+            frozenset(
+                TopicPartition(topic.topic_name, partition)
+                for topic in m.assignment.topic_partitions
+                for partition in topic.partitions
+            ),
+        )
         for m in found.members
     )
     return Described(found.group_state, members, number)

@@ -23,11 +23,12 @@ def orders(control: Control) -> Iterator[None]:
 
 
 @contextmanager
-def member(agent: AgentProcess, group: str) -> Iterator[Consumer]:
+def member(agent: AgentProcess, group: str, protocol: str = "classic") -> Iterator[Consumer]:
     made = Consumer(
         {
             "bootstrap.servers": agent.bootstrap,
             "group.id": group,
+            "group.protocol": protocol,
             "auto.offset.reset": "earliest",
             "enable.auto.commit": False,
         }
@@ -56,11 +57,14 @@ def read(consumer: Consumer, count: int) -> None:
     eventually(enough, f"{count} records are read", lambda: len(got))
 
 
-def test_a_groups_lag_falls_as_it_commits(agent: AgentProcess, control: Control) -> None:
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_a_groups_lag_falls_as_it_commits(
+    agent: AgentProcess, control: Control, protocol: str
+) -> None:
     produce(Producer({"bootstrap.servers": agent.bootstrap}), 10)
     with pytest.raises(ControlError, match="no group 'readers'"):
         control.group("readers")
-    with member(agent, "readers") as consumer:
+    with member(agent, "readers", protocol) as consumer:
         read(consumer, 1)
         control.wait("group readers is stable with 1 member", within_s=20)
         with pytest.raises(ControlError, match="readers has committed nothing") as late:
@@ -76,9 +80,11 @@ def test_a_groups_lag_falls_as_it_commits(agent: AgentProcess, control: Control)
             control.wait("lag of readers is below 3", within_s=0.3)
         assert behind.value.state is not None
         state, first, second = behind.value.state["seen"]
-        assert re.fullmatch(r"readers is Stable with 1 member \((rdkafka-.*)\)", state)
-        assert re.fullmatch(r"readers is 2 behind in orders-0, which rdkafka-.* reads", first)
-        assert re.fullmatch(r"readers is 1 behind in orders-1, which rdkafka-.* reads", second)
+        name = re.escape(state.partition("(")[2][:-1])
+        assert re.fullmatch(rf"readers is Stable with 1 member \({name}\)", state)
+        assert re.fullmatch(rf"readers is 2 behind in orders-0, which {name} reads", first)
+        assert re.fullmatch(rf"readers is 1 behind in orders-1, which {name} reads", second)
+        assert name.startswith("rdkafka") == (protocol == "classic"), "the others name themselves"
         told = control.group("readers")
         assert (told["state"], told["members"]) == ("Stable", 1)
         assert told["lag"] == {"orders-0": 2, "orders-1": 1}
