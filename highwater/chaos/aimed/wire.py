@@ -3,6 +3,7 @@
     OffsetCommit, TxnOffsetCommit  the group and partitions in which it commits, and how often
     EndTxn                         whether it ends transactions
     JoinGroup                      its member id and its session
+    ConsumerGroupHeartbeat         its group and member id, where it has the consumer protocol
     Produce                        how long it waits for an answer; which writes were acknowledged
     InitProducerId                 its transactional ids
     answers to a transaction's     whether another producer has fenced it
@@ -33,10 +34,12 @@ from highwater.kafka.wire.produce_head import read_head
 
 PRODUCE, METADATA, OFFSET_COMMIT, JOIN_GROUP = 0, 3, 8, 11
 INIT_PRODUCER_ID, ADD_OFFSETS_TO_TXN, END_TXN, TXN_OFFSET_COMMIT = 22, 25, 26, 28
+CONSUMER_GROUP_HEARTBEAT = 68
 _TRANSACTIONAL: Final = (ADD_OFFSETS_TO_TXN, END_TXN, TXN_OFFSET_COMMIT)
 _FENCED: Final = (ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH)
 _COMMITS: Final = (OFFSET_COMMIT, TXN_OFFSET_COMMIT)
-_READ: Final = (JOIN_GROUP, INIT_PRODUCER_ID, *_COMMITS)
+_READ: Final = (JOIN_GROUP, CONSUMER_GROUP_HEARTBEAT, INIT_PRODUCER_ID, *_COMMITS)
+_ANSWERS: Final = (PRODUCE, METADATA, JOIN_GROUP, CONSUMER_GROUP_HEARTBEAT, *_TRANSACTIONAL)
 _PRODUCER: Final = 43
 """The position of the producer id in a batch; a negative id means that there is none."""
 GAPS: Final = 20
@@ -76,7 +79,9 @@ class CopyWire:
     groups: set[str] = field(default_factory=set)
     member_id: str = ""
     joined: float = 0.0
-    """When it last became a member of a generation, by trio's clock."""
+    """When it last became a member of a generation, or came to a member epoch, by trio's clock."""
+    member_epoch: int = 0
+    """The latest one, with the consumer protocol."""
     session_ms: int = 45_000
     produce_ms: int = 30_000
     transactional_ids: set[str] = field(default_factory=set)
@@ -147,7 +152,7 @@ class CopyWire:
     ) -> None:
         asked = self._acks.get(connection) if api_key == PRODUCE else None
         acks = asked.popleft() if asked else -1
-        if api_key not in (PRODUCE, METADATA, JOIN_GROUP, *_TRANSACTIONAL) or not whole:
+        if api_key not in _ANSWERS or not whole:
             return
         answer = _decoded(decode_response, api_key, version, body)
         if answer is None:
@@ -155,10 +160,12 @@ class CopyWire:
         if api_key == METADATA:
             self._names.update({getattr(t, "topic_id", None): t.name for t in answer.topics})
             return
-        if api_key == JOIN_GROUP:
+        if api_key in (JOIN_GROUP, CONSUMER_GROUP_HEARTBEAT):
             self.member_id = answer.member_id or self.member_id
-            if not answer.error_code:
+            epoch = getattr(answer, "member_epoch", self.member_epoch)
+            if not answer.error_code and (api_key == JOIN_GROUP or epoch != self.member_epoch):
                 self.joined = trio.current_time()
+            self.member_epoch = epoch
             return
         if api_key in _TRANSACTIONAL:
             places = [p for topic in getattr(answer, "topics", ()) for p in topic.partitions]
@@ -177,6 +184,9 @@ class CopyWire:
         if key == JOIN_GROUP:
             self.groups.add(request.group_id)
             self.session_ms = request.session_timeout_ms
+        elif key == CONSUMER_GROUP_HEARTBEAT:
+            self.groups.add(request.group_id)
+            self.member_id = request.member_id or self.member_id
         elif key == INIT_PRODUCER_ID:
             if request.transactional_id:
                 self.transactional_ids.add(request.transactional_id)

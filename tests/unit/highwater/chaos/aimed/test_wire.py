@@ -14,6 +14,10 @@ from highwater.chaos.aimed.wire import CopyWire, IdUse
 from highwater.kafka.errors import ErrorCode
 from highwater.kafka.wire import messages
 from highwater.kafka.wire.codec import encode_request, encode_response
+from highwater.kafka.wire.consumer_group_messages import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
 from highwater.kafka.wire.header import RequestHeader, parse_request_header
 
 OUTPUT = "invoices"
@@ -135,3 +139,26 @@ def test_a_copy_that_another_fences_is_counted_and_one_that_takes_over_is_not() 
         wires["app"].answered(1, 26, 1, ended(error), whole=True)
         wires["app-2"].answered(1, 26, 1, ended(error), whole=True)
     assert ids.fences == 1
+
+
+async def test_a_member_of_the_consumer_protocol_joins_with_each_epoch(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    wire = CopyWire("orders", OUTPUT)
+    request = ConsumerGroupHeartbeatRequest(
+        group_id="app", member_id="m-1", member_epoch=0, instance_id=None, rack_id=None,
+        rebalance_timeout_ms=1000, subscribed_topic_names=["orders"], subscribed_topic_regex=None,
+        server_assignor=None, topic_partitions=[],
+    )  # fmt: skip
+    joined = []
+    for epoch, error in ((1, 0), (1, 0), (2, 0), (0, int(ErrorCode.UNKNOWN_MEMBER_ID))):
+        await trio.sleep(1)
+        ask(wire, request, 68, 1)
+        answer = ConsumerGroupHeartbeatResponse(
+            throttle_time_ms=0, error_code=error, error_message=None, member_id="m-1",
+            member_epoch=epoch, heartbeat_interval_ms=1000, assignment=None,
+        )  # fmt: skip
+        wire.answered(1, 68, 1, memoryview(encode_response(answer, 1)), whole=True)
+        joined.append(wire.joined)
+    assert (wire.groups, wire.member_id) == ({"app"}, "m-1")
+    assert joined[0] == joined[1] < joined[2] == joined[3]
