@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from confluent_kafka import ConsumerGroupTopicPartitions
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from highwater.broker.coordinator.shard import partition_for
@@ -37,19 +37,21 @@ NUMBERS = 30
 class Roll:
     """A group of two members, of which one after the other is replaced."""
 
-    def __init__(self, cluster: BackgroundCluster, strategy: str) -> None:
+    def __init__(self, cluster: BackgroundCluster) -> None:
         self.cluster = cluster
         self.admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
-        self.strategy = strategy
+        # AdminClient's own call for offsets crashes while coordinators move (client-problems.md)
+        self.asker = Consumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": GROUP})
         self.seen: Counter[int] = Counter()
         self.written = 0
         self.offsets: dict[int, int] = {}
+        self.answer: object = None
         self.members = [self.classic(), self.classic()]
 
     def classic(self) -> Member:
         return Member(
             self.cluster, group_protocol="classic", heartbeat_interval_ms="200",
-            partition_assignment_strategy=self.strategy, **COMMITS,
+            partition_assignment_strategy="range", **COMMITS,
         )  # fmt: skip
 
     def consumer(self) -> Member:
@@ -61,17 +63,26 @@ class Roll:
         fill(self.cluster, range(self.written, self.written + NUMBERS))
         self.written += NUMBERS
         eventually(lambda: has_read(self.members, self.seen, self.written), f"{what}: all is read")
-        eventually(self._has_committed, f"{what}: all is committed")
+        eventually(self._has_committed, f"{what}: all is committed", self._state)
+
+    def _state(self) -> str:
+        members = [(m.partitions, m.errors, m.lost) for m in self.members]
+        return f"{self.written} records; committed: {self.answer}; members: {members}"
 
     def _has_committed(self) -> bool:
         has_read(self.members, self.seen, 0)
-        asked = ConsumerGroupTopicPartitions(GROUP)
-        answer = self.admin.list_consumer_group_offsets([asked])[GROUP].result()
-        found = {tp.partition: tp.offset for tp in answer.topic_partitions if tp.topic == TOPIC}
+        places = [TopicPartition(TOPIC, number) for number in range(PARTITIONS)]
+        try:
+            answer = self.asker.committed(places, timeout=5)
+        except KafkaException as error:  # the coordinator moves
+            self.answer = error
+            return False
+        self.answer = answer
+        found = {tp.partition: max(tp.offset, 0) for tp in answer}
         for partition, before in self.offsets.items():
             assert found[partition] >= before, f"the offset of {partition} has fallen"
         self.offsets = found
-        return sum(found.values()) == self.written and len(found) == PARTITIONS
+        return sum(found.values()) == self.written
 
     def replace(self, number: int, by: Member) -> None:
         self.members[number].close()
@@ -85,10 +96,12 @@ class Roll:
     def close(self) -> None:
         for member in self.members:
             member.close()
+        self.asker.close()
 
 
-@pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
-def test_a_group_rolls_to_the_consumer_protocol_and_back(tmp_path: Path, strategy: str) -> None:
+def test_a_group_rolls_to_the_consumer_protocol_and_back(tmp_path: Path) -> None:
+    """By range: librdkafka's cooperative-sticky puts data of its own into assignments, and such a
+    group stays classic (client-problems.md)."""
     with BackgroundCluster(
         tmp_path,
         offsets_topic_num_partitions=str(OFFSETS_PARTITIONS),
@@ -97,7 +110,7 @@ def test_a_group_rolls_to_the_consumer_protocol_and_back(tmp_path: Path, strateg
         group_consumer_heartbeat_interval_ms="200",
     ) as cluster:
         cluster.create_topic(TOPIC, partitions=PARTITIONS)
-        roll = Roll(cluster, strategy)
+        roll = Roll(cluster)
         try:
             roll.settles("two classic members")
             assert roll.kind() == "CLASSIC"
