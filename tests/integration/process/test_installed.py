@@ -51,7 +51,7 @@ def test_its_pages_are_there_offline(installed: Path) -> None:
     named = sorted(line.split()[0] for line in listed if line.startswith("  "))
     told = (ROOT / "docs" / "README.md").read_text().partition("## About")[0]
     assert named == sorted(re.findall(r"(?m)^- \[([\w-]+)\.md\]", told))
-    assert len(named) > 20
+    assert len(named) > 15
     assert run(*command, "docs/rules.md", cwd=installed) == (ROOT / "docs" / "rules.md").read_text()
 
 
@@ -179,7 +179,7 @@ def test_the_package_finds_its_checks(installed: Path) -> None:
     counted += "from highwater.verdict.by_spark import spark_job; "
     counted += "print(len(catalog.checks()), bool(catalog.views()), spark_job.__file__)"
     *told, place = run(python, "-I", "-c", counted, cwd=installed).split()
-    assert told == ["26", "True"]
+    assert told == ["27", "True"]
     assert str(installed) in place
     (job,) = installed.glob("venv/lib/python3*/site-packages/highwater/spark/verify.py")
     assert "spark-submit spark/verify.py runs/7" in run(python, job, "--help", cwd=installed)

@@ -112,7 +112,7 @@ def test_a_bare_clone_finds_a_planted_loss_and_ends_with_1(
     assert done.returncode == 1, done.stdout + done.stderr
     assert " INFO " not in done.stderr
     assert len(done.stderr.splitlines()) < 10, done.stderr
-    assert "26 of 26" in done.stdout
+    assert "27 of 27" in done.stdout
     assert "invalid  (checked by spark)" in done.stdout
     assert "C4: " in done.stdout
     assert "is in no read" in done.stdout
