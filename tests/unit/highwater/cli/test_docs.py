@@ -14,7 +14,10 @@ INDEX = Path(__file__).parents[4] / "docs" / "README.md"
 def test_pages_are_listed_with_their_titles_those_for_users_first() -> None:
     lines = CliRunner().invoke(docs).output.splitlines()
     assert "  rules              The rules" in lines
-    users, own = lines.index("For users"), lines.index("About the project's own tests")
+    users, own = (
+        lines.index("For users"),
+        lines.index("About the project's own tests and measurements"),
+    )
     assert users == 0
     assert users < lines.index("  pytest             Testing an application with pytest") < own
     assert own < lines.index("  coverage           What seeds reach")
