@@ -62,7 +62,6 @@ from highwater.verdict.history import LineLog, encode_line
 
 TRANSACTIONS, JAVA_TRANSACTIONS = "transactions", "java-transactions"
 GROUPS, CONSUMER_GROUPS = "groups", "consumer-groups"
-WORKLOADS = (TRANSACTIONS, JAVA_TRANSACTIONS, GROUPS, CONSUMER_GROUPS)
 BROKERS = (1, 2, 3)
 HEAL_S = 60.0
 FINAL_READ_S, READ_A_SECOND = 60.0, 10_000
@@ -86,8 +85,8 @@ class Options:
     producers: tuple[str, ...] = ("kafka-python", "confluent-kafka", "highwater")
     consumers: tuple[str, ...] = ("kafka-python", "confluent-kafka", "highwater")
     workloads: tuple[str, ...] = ()
-    """Workloads in addition to the writers, of WORKLOADS: transactions (T3-T5, T7) by librdkafka or
-    by the Java client, and groups (G2-G4, G6) of either protocol."""
+    """Workloads in addition to the writers, by the names above: transactions (T3-T5, T7), by
+    librdkafka or by the Java client, and groups (G2-G4, G6) of either protocol."""
     engine: str = "auto"
     watch: bool = False
     """Whether spark/watch.py watches the run, and its first alarm ends the workload."""

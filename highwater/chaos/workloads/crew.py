@@ -1,4 +1,4 @@
-"""Consumer groups in a chaos run: members come, leave and crash while the faults go on (G2-G4).
+"""Consumer groups in a chaos run: members come, leave and crash while the faults go on (G2-G4, G6).
 
 One group of each kind of client reads the safe topic.  The members write files of their own,
 because they are killed; their lines are added to the run's history at the end.

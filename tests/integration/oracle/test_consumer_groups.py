@@ -403,15 +403,10 @@ def static_members() -> list[Case]:
     ]  # fmt: skip
 
 
-async def run(ours: Side, theirs: Side) -> tuple[int, list[Difference]]:
+async def ask_both(ours: Side, theirs: Side, cases: list[Case]) -> tuple[int, list[Difference]]:
     try:
         asked = differences.api_versions()
         told = [await side.ask(1, API_VERSIONS, 0, asked) for side in (ours, theirs)]
-        cases = [
-            *set_up(), *requests(), *members(), *offsets(), *missing_groups(), *movements(),
-            *classic_clients(), *leaving(), *static_members(), *regular_expressions(),
-            *script_group_configs.cases(), *times_of_groups(),
-        ]  # fmt: skip
         return await compare(ours, theirs, Offered(*map(plain, told)), cases)
     finally:
         ours.close()
@@ -419,7 +414,12 @@ async def run(ours: Side, theirs: Side) -> tuple[int, list[Difference]]:
 
 
 def test_the_answers_are_those_of_apache_kafka(sides: tuple[Side, Side]) -> None:
-    asked, found = trio.run(run, *sides)
+    cases = [
+        *set_up(), *requests(), *members(), *offsets(), *missing_groups(), *movements(),
+        *classic_clients(), *leaving(), *static_members(), *regular_expressions(),
+        *script_group_configs.cases(), *times_of_groups(),
+    ]  # fmt: skip
+    asked, found = trio.run(ask_both, *sides, cases)
     known = differences.load(differences.OF_CONSUMER_GROUPS)
     left = [d for d in found if not any(entry.covers(d) for entry in known)]
     assert not left, "\n".join(map(str, left[:60]))

@@ -15,8 +15,7 @@ import trio
 
 from highwater.broker.coordinator.group.consumer.embedded import encode_assignment
 from tests.integration.oracle import differences
-from tests.integration.oracle.asking import Case, Difference, Offered, Side, compare
-from tests.integration.oracle.bodies import plain
+from tests.integration.oracle.asking import Case, Side
 from tests.integration.oracle.test_consumer_groups import (
     BEAT,
     COMMIT,
@@ -32,6 +31,7 @@ from tests.integration.oracle.test_consumer_groups import (
     Body,
     Facts,
     GroupSide,
+    ask_both,
     beat,
     commit,
     describe,
@@ -40,7 +40,6 @@ from tests.integration.oracle.test_consumer_groups import (
     set_up,
     two_sides,
 )
-from tests.integration.oracle.test_topics_by_id import API_VERSIONS
 
 pytestmark = [
     pytest.mark.integration, pytest.mark.apache, pytest.mark.slow, pytest.mark.timeout(240),
@@ -299,22 +298,12 @@ def refusals() -> list[Case]:
     ]  # fmt: skip
 
 
-async def run(ours: Side, theirs: Side) -> tuple[int, list[Difference]]:
-    try:
-        asked = differences.api_versions()
-        told = [await side.ask(1, API_VERSIONS, 0, asked) for side in (ours, theirs)]
-        cases = [
-            *set_up(), *upgrade(), *offsets(), *joining(), *statics(), *downgrade(),
-            *static_moves(), *refusals(),
-        ]  # fmt: skip
-        return await compare(ours, theirs, Offered(*map(plain, told)), cases)
-    finally:
-        ours.close()
-        theirs.close()
-
-
 def test_mixed_groups_answer_as_those_of_apache_kafka(sides: tuple[Side, Side]) -> None:
-    asked, found = trio.run(run, *sides)
+    cases = [
+        *set_up(), *upgrade(), *offsets(), *joining(), *statics(), *downgrade(),
+        *static_moves(), *refusals(),
+    ]  # fmt: skip
+    asked, found = trio.run(ask_both, *sides, cases)
     known = differences.load(differences.OF_MIXED_GROUPS)
     covered = (*known, *differences.load(differences.OF_CONSUMER_GROUPS))
     left = [d for d in found if not any(entry.covers(d) for entry in covered)]
