@@ -24,14 +24,21 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from highwater.pytest_plugin.choices import MOST_BROKERS, PROFILES, RUNTIMES, SECURITIES, is_runtime
+from highwater.pytest_plugin.choices import (
+    GROUP_PROTOCOLS,
+    MOST_BROKERS,
+    PROFILES,
+    RUNTIMES,
+    SECURITIES,
+    is_runtime,
+)
 
 if TYPE_CHECKING:
     from highwater.pytest_plugin.chaos_fixture import Chaos, Fault
     from highwater.pytest_plugin.errors import Anomaly, FixtureError, NotInTime, SettingsWarning
     from highwater.pytest_plugin.history_fixture import Checked, Client, History, Unavailable
     from highwater.pytest_plugin.kafka import Kafka, Waits
-    from highwater.pytest_plugin.names import Groups, Topic, Topics
+    from highwater.pytest_plugin.names import Group, Groups, Topic, Topics
     from highwater.pytest_plugin.one_test import OneTest
 
 __all__ = [
@@ -41,6 +48,7 @@ __all__ = [
     "Client",
     "Fault",
     "FixtureError",
+    "Group",
     "Groups",
     "History",
     "Kafka",
@@ -121,6 +129,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="embedded: Highwater's ZooKeeper, without Java (the default); java: ZooKeeper's own"
         " server; HOST:PORT[,...][/CHROOT]: one that runs",
     )
+    group.addoption(
+        "--kafka-group-protocol",
+        choices=GROUP_PROTOCOLS,
+        help="of the groups that group() names (classic); consumer: that of KIP-848",
+    )
     group.addoption("--kafka-seed", type=int, metavar="N", help="of random choices (0)")
     group.addoption(
         "--kafka-keep", action="store_true", default=None, help="keep the clusters' folders"
@@ -131,13 +144,13 @@ def pytest_configure(config: pytest.Config) -> None:
     prefix = config.getoption("highwater_prefix")
     prefix = config.getini("highwater_prefix") if prefix is None else prefix
     if prefix and not f"{prefix}kafka".isidentifier():
-        raise pytest.UsageError(f"highwater_prefix is {prefix!r}: take the begin of a name, as hw_")
+        raise pytest.UsageError(f"highwater_prefix is {prefix!r}: names begin so, as with hw_")
     config.stash[MARKER] = f"{prefix}kafka"
     config.addinivalue_line(
         "markers",
         f"{prefix}kafka(brokers=3, config={{}}, profile='test', seed=0, runtime='process',"
-        " security='plaintext', keep=False, zookeeper='embedded'): the cluster that this"
-        " test needs (docs/pytest.md)",
+        " security='plaintext', keep=False, zookeeper='embedded',"
+        " group_protocol='classic'): the cluster that this test needs (docs/pytest.md)",
     )
     functions = {"_highwater": _highwater}
     functions |= {prefix + f.__name__: f for f in (kafka, topic, group, chaos, history)}
@@ -173,7 +186,7 @@ def topic(_highwater: OneTest) -> Topics:
 
 
 def group(_highwater: OneTest) -> Groups:
-    """group("billing"): the name of a new consumer group, deleted after the test."""
+    """group("billing"): the name of a new group of consumers, deleted after the test."""
     return _highwater.groups
 
 

@@ -9,7 +9,14 @@ from typing import Any
 
 import pytest
 
-from highwater.pytest_plugin.choices import MOST_BROKERS, PROFILES, RUNTIMES, SECURITIES, is_runtime
+from highwater.pytest_plugin.choices import (
+    GROUP_PROTOCOLS,
+    MOST_BROKERS,
+    PROFILES,
+    RUNTIMES,
+    SECURITIES,
+    is_runtime,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +31,8 @@ class Settings:
     keep: bool = False
     zookeeper: str = ""
     """As `highwater up --zookeeper` has it; empty: embedded."""
+    group_protocol: str = "classic"
+    """What `group()` gives, unless the test says otherwise."""
 
     @property
     def cluster(self) -> tuple[object, ...]:
@@ -56,7 +65,7 @@ def of_test(item: pytest.Item, marker: str) -> Settings:
     option = item.config.getoption
     given: dict[str, Any] = {
         name: option(f"kafka_{name}")
-        for name in ("brokers", "profile", "seed", "runtime", "security", "keep", "zookeeper")
+        for name in (f.name for f in fields(Settings) if f.name != "config")
         if option(f"kafka_{name}") is not None
     }
     config = dict(option("kafka_config"))
@@ -71,7 +80,7 @@ def of_test(item: pytest.Item, marker: str) -> Settings:
 def _require_known(mark: pytest.Mark, marker: str) -> None:
     kinds: dict[str, type | tuple[type, ...]] = {
         "brokers": int, "config": Mapping, "profile": str, "seed": int, "runtime": str,
-        "security": str, "keep": bool, "zookeeper": str,
+        "security": str, "keep": bool, "zookeeper": str, "group_protocol": str,
     }  # fmt: skip
     assert set(kinds) == {f.name for f in fields(Settings)}
     wrong = ""
@@ -84,7 +93,10 @@ def _require_known(mark: pytest.Mark, marker: str) -> None:
             wrong = f"{name}={value!r} is of the wrong type"
     if not wrong and not 1 <= mark.kwargs.get("brokers", 1) <= MOST_BROKERS:
         wrong = f"brokers={mark.kwargs['brokers']}: there may be 1 to {MOST_BROKERS}"
-    choices_of = {"profile": PROFILES, "runtime": RUNTIMES, "security": SECURITIES}
+    choices_of = {
+        "profile": PROFILES, "runtime": RUNTIMES, "security": SECURITIES,
+        "group_protocol": GROUP_PROTOCOLS,
+    }  # fmt: skip
     for name, choices in choices_of.items():
         value = mark.kwargs.get(name, choices[0])
         known = is_runtime(value) if name == "runtime" else value in choices

@@ -6,7 +6,8 @@ import itertools
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from highwater.pytest_plugin.errors import Plainly
+from highwater.pytest_plugin.choices import GROUP_PROTOCOLS
+from highwater.pytest_plugin.errors import FixtureError, Plainly
 from highwater.pytest_plugin.fixture_settings import as_text
 
 if TYPE_CHECKING:
@@ -54,14 +55,47 @@ class Topics:
         return Topic(own, partitions)
 
 
-class Groups:
-    """The fixture `group`."""
+class Group(str):
+    """A group's name; with the protocol that its members are to speak."""
 
-    def __init__(self) -> None:
+    protocol: str
+    """`classic`, or `consumer` (KIP-848)."""
+
+    def __new__(cls, name: str, protocol: str) -> Group:
+        made = super().__new__(cls, name)
+        made.protocol = protocol
+        return made
+
+    @property
+    def settings(self) -> dict[str, str | int]:
+        """A member's settings, as confluent-kafka and the Java client name them: the group's name,
+        its protocol, and how soon a member that died is noticed, which in the consumer protocol
+        the brokers say (the profile `test`: after the same time).
+        """
+        times = {"session.timeout.ms": 6000, "heartbeat.interval.ms": 500}
+        return {
+            "group.id": str(self),
+            **(times if self.protocol == "classic" else {"group.protocol": self.protocol}),
+        }
+
+
+class Groups:
+    """The fixture `group`; `protocol`: of groups for which the test names none."""
+
+    def __init__(self, protocol: str) -> None:
+        self._protocol = protocol
         self.made: list[str] = []
 
-    def __call__(self, name: str = "group") -> str:
-        """A name, NAME-gN; the group is there when its first member joins."""
-        own = f"{name}-g{next(_numbers)}"
+    def __call__(self, name: str = "group", *, protocol: str | None = None) -> Group:
+        """A name, NAME-gN; the group is there when its first member joins.
+
+        `protocol`: `classic` or `consumer`; that of the marker or of the command line where None.
+        """
+        __tracebackhide__ = True
+        protocol = self._protocol if protocol is None else protocol
+        if protocol not in GROUP_PROTOCOLS:
+            known = ", ".join(GROUP_PROTOCOLS)
+            raise FixtureError(f"no group protocol {protocol!r}; there are {known}")
+        own = Group(f"{name}-g{next(_numbers)}", protocol)
         self.made.append(own)
         return own

@@ -28,7 +28,7 @@ class OneTest:
         seed = f"{settings.seed} {name}"
         self.kafka = Kafka(control, cluster.folder, settings, seed)
         self.topics = Topics(control)
-        self.groups = Groups()
+        self.groups = Groups(settings.group_protocol)
         self.chaos = Chaos(control, self.kafka.any_broker)
         self.kafka.wait.chaos = self.chaos
         self.history = History(control, settings.seed, self.groups)

@@ -65,6 +65,11 @@ def profile_properties(name: str, brokers: int = 3) -> dict[str, str]:
             "replica.lag.time.max.ms": "2000",
             "group.initial.rebalance.delay.ms": "0",
             "group.min.session.timeout.ms": "1000",
+            # members of the consumer protocol name no times of their own
+            "group.consumer.session.timeout.ms": "6000",
+            "group.consumer.min.session.timeout.ms": "1000",
+            "group.consumer.heartbeat.interval.ms": "500",
+            "group.consumer.min.heartbeat.interval.ms": "100",
             "offsets.topic.replication.factor": factor,
             "offsets.topic.num.partitions": "4",
             "transaction.state.log.replication.factor": factor,

@@ -34,6 +34,13 @@ def page() -> str:
     return "\n\n".join(blocks)
 
 
+def test_groups_of_the_page_with_the_consumer_protocol(run: Run) -> None:
+    """Those tests of the page that have a group."""
+    chosen = ("-k", "first_group or rebalance or exactly_once or between_output")
+    outcome = run("--kafka-group-protocol", "consumer", *chosen, test_page=page())
+    outcome.assert_outcomes(passed=4, deselected=8)
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.rare  # two minutes each: `scripts/long page-on-apache`

@@ -111,7 +111,7 @@ def test_a_prefix_in_the_configuration_renames_the_fixtures(pytester: pytest.Pyt
 
 def test_a_prefix_that_begins_no_name_is_refused(pytester: pytest.Pytester) -> None:
     told = pytester.runpytest_inprocess("--highwater-prefix", "h-")
-    told.stderr.fnmatch_lines("*highwater_prefix is 'h-': take the begin of a name, as hw_")
+    told.stderr.fnmatch_lines("*highwater_prefix is 'h-': names begin so, as with hw_")
 
 
 def test_a_property_without_a_value_is_refused(pytester: pytest.Pytester) -> None:
