@@ -22,17 +22,20 @@ import trio
 
 from highwater.bench.benchmark import option
 from highwater.bench.figures.rows import Line, Table
-from highwater.bench.figures.sides import Progress, Side, Sides, until
+from highwater.bench.figures.sides import BenchFailed, Progress, Side, Sides, until
 from highwater.bench.loads.bench_topics import admin_client, create_topic
 from highwater.broker.coordinator.shard import partition_for
 from highwater.chaos.workloads.group_run import GroupRun
 from highwater.client_calls import SOON_S, apart, within
 from highwater.cluster.client_files import Way
 from highwater.cluster.interface import broker
+from highwater.cluster.processes import apache
 from highwater.cluster.processes.process_cluster import ProcessCluster
 
 TOPIC, GROUP = "bench-rebalance", "bench"
 SESSION_MS = 6000
+"""Of the members, or, with the consumer protocol, of the brokers in the profile `test`."""
+PROTOCOLS = ("classic", "consumer")
 PATIENCE_S = 90
 POLL_S = 0.1
 
@@ -54,6 +57,7 @@ class Options:
     members: int = option(8, least=3, most=50)
     partitions: int = option(24, least=1, most=500)
     rounds: int = option(3, least=1)
+    protocol: str = option("classic", "Of the group (consumer: KIP-848).", of=PROTOCOLS)
 
     def lines(self) -> list[Line]:
         one = f"one of {self.members} members"
@@ -65,6 +69,9 @@ class Options:
 
 
 async def run(options: Options, sides: Sides) -> Table:
+    if options.protocol == "consumer" and f"Apache Kafka {apache.VERSION}" == sides.theirs:
+        raise BenchFailed(f"{sides.theirs} has no groups of KIP-848: give --against apache:4.2.0")
+
     async def load(cluster: ProcessCluster, side: Side) -> dict[str, list[float]]:
         return await _Bench(options, cluster, side.name, sides.progress).measure()
 
@@ -89,6 +96,7 @@ class _Bench:
             TOPIC,
             "confluent-kafka",
             SESSION_MS,
+            options.protocol,
         )
 
     async def measure(self) -> dict[str, list[float]]:

@@ -55,9 +55,13 @@ BENCHMARKS: tuple[Benchmark, ...] = (
     Benchmark(
         "rebalance",
         "How long a group needs after a leave, a crash, and its coordinator's death.",
-        ("rebalance --members 8 --against apache",),
+        (
+            "rebalance --members 8 --against apache",
+            "rebalance --protocol consumer --against apache:4.2.0",
+        ),
         rebalancing.run,
         rebalancing.Options,
+        against=("apache", "apache:4.2.0"),
     ),
     Benchmark(
         "connections",

@@ -30,7 +30,7 @@ from highwater.bench.figures.rows import percentile
 
 RECORD_BYTES = 1000
 SHARE = 0.75
-"""Of the rate: the measured records."""
+"""The part of the rate that is measured."""
 TICK_S = 0.002
 TRANSACTION_S = 0.1
 WARM_S = 2.0

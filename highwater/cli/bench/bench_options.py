@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 _OTHERS = {
     "apache": "`apache` is Apache Kafka, fetched by Maven the first time.",
+    "apache:4.2.0": "`apache:4.2.0` is that release, in KRaft mode.",
     "zookeeper": "`zookeeper` is Highwater on ZooKeeper's own server, and Highwater itself then has"
     " the embedded one.",
 }
@@ -89,7 +90,7 @@ def sides_of(folder: Path | None, against: str | None, zookeeper: str) -> Iterat
     """Highwater, with such a ZooKeeper, and what it is measured against."""
     from highwater.bench.figures.sides import ON_JAVAS, Side, Sides
     from highwater.cluster.processes import apache
-    from highwater.cluster.processes.programs import Highwater
+    from highwater.cluster.processes.programs import ApacheKafka, Highwater
 
     with working(folder) as work:
         own = "embedded" if against == "zookeeper" else zookeeper
@@ -98,6 +99,10 @@ def sides_of(folder: Path | None, against: str | None, zookeeper: str) -> Iterat
             sides.append(Side(ON_JAVAS, Highwater(), work / "theirs"))
         if against == "apache":
             sides.append(Side(f"Apache Kafka {apache.VERSION}", apache.program(), work / "theirs"))
+        if against == "apache:4.2.0":
+            home = apache.home("4.2.0")
+            later = ApacheKafka(home, jvm=apache.SERVER_JVM, version="4.2.0", kraft=True)
+            sides.append(Side("Apache Kafka 4.2.0", later, work / "theirs", zookeeper=""))
         yield Sides(sides, say)
 
 
