@@ -50,7 +50,7 @@ COMPOSE = ("compose.yaml", "Dockerfile", ".dockerignore")
 OWN_TESTS = "## About the project's own tests"
 """The title in the pages' index under which they are of use only in a clone."""
 FROM_A_CLONE = "cluster"
-"""Of the images' folders, the one whose image is built from a clone alone."""
+"""The folder of the image that is built from a clone alone."""
 
 
 def users_pages(docs: Path) -> list[Path]:

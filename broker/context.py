@@ -41,7 +41,7 @@ class Need(NamedTuple):
 
 
 Needs = Callable[[Any, Any], Sequence[Need]]
-"""Of an item and its request: one of these must be allowed (none: nothing is needed)."""
+"""From an item and its request to the rights, one of which is needed (none: nothing is)."""
 
 
 def of(kind: ResourceType, operation: Operation, attribute: str = "") -> Needs:

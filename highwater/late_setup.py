@@ -31,7 +31,7 @@ class LateSetupFailed(Exception):
 class _Setup:
     process: psutil.Process
     folder: Path
-    """Of the environment that it fills."""
+    """The environment's folder, which it fills."""
 
     @property
     def has_spark(self) -> bool:

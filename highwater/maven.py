@@ -27,7 +27,7 @@ class Artifact(NamedTuple):
     name: str
     version: str
     sha256: str = ""
-    """Of the jar, in hexadecimal digits; empty: not checked."""
+    """The jar's checksum, in hexadecimal digits; empty: it is not checked."""
 
     @property
     def jar(self) -> str:

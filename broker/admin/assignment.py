@@ -25,7 +25,7 @@ class Random(Protocol):
 
 
 MOST_AT_ONCE = 10_000
-"""Of a request's new partitions: a typing mistake, or malice, must not hold up the controller.
+"""The most new partitions in one request: a typing mistake must not hold up the controller.
 Apache Kafka has this bound in KRaft mode alone (ReplicationControlManager)."""
 
 

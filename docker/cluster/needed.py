@@ -29,7 +29,7 @@ SETTINGS = (
     *("group", "gshadow", "passwd", "shadow", "host.conf", "nsswitch.conf"),
     *("ld.so.cache", "localtime", "ssl", "timezone"),
 )
-"""Of /etc; packages do not list what their installation made."""
+"""Files of /etc that no package lists, because its installation makes them."""
 UNREAD = re.compile(
     r"/usr/share/(man|info|locale|lintian|bug|base-files)(/|$)"
     r"|/usr/share/doc/[^/]+/(?!copyright$)"
@@ -46,7 +46,8 @@ UNUSED = {
     *(path.name for path in STDLIB.glob("config-*")),
     *UNLOADED,
 }
-"""Of the standard library: development, windows, and other packages.  Byte code is made again."""
+"""Parts of the standard library that stay out: for development, for windows, other packages, and
+byte code, which is made again."""
 
 
 class Root:

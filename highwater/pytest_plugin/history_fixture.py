@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 Library = Literal["confluent-kafka", "kafka-python", "highwater"]
 _MOST_BYTES = 500_000
-"""Of values in one request; the agent takes a megabyte."""
+"""The values that go into one request; the agent takes a megabyte."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +112,7 @@ class History:
         return self.clients[-1]
 
     def unavailable(self, topic: str, partition: int | None = None) -> Unavailable:
-        """Of the partition; of the one with the longest wait where None.
+        """The longest wait for an acknowledgement in the partition; None: in the worst one.
 
         Raises FixtureError where nothing was acknowledged, or nothing sent to the partition.
         """
@@ -183,7 +183,7 @@ class History:
             return {"group": name, "committed": {}}
 
     def first_anomaly(self) -> str:
-        """Of the topics that the test did not check, for the report of its failure."""
+        """The first anomaly in topics that the test did not check, for its report."""
         told = ""
         for topic in list(self.unchecked):
             try:

@@ -10,7 +10,7 @@ _MOST_EVENTS = 5
 
 
 def of_acknowledged(topic: str, events: Iterable[str]) -> list[str]:
-    """Of acknowledged records that are gone from the topic; `events` are the test's."""
+    """Why acknowledged records may be gone from the topic; `events`: what the test broke."""
     for text in events:
         died = re.match(r"\w+ (broker-\d+): .*\bleading (.*)", text)
         led = died[2].split(", ") if died else []
@@ -25,8 +25,8 @@ def of_acknowledged(topic: str, events: Iterable[str]) -> list[str]:
 
 
 def of_processed(place: str, offset: int, groups: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Of a record that the application did not process; `groups` are the test's, by their state,
-    `place` is the record's partition."""
+    """Why the application may not have processed a record of the partition `place`; `groups`: the
+    test's groups, as the control API describes them."""
     lines = []
     for group in groups:
         committed = group["committed"].get(place)
@@ -49,8 +49,8 @@ def of_processed(place: str, offset: int, groups: Iterable[Mapping[str, Any]]) -
 def of_repeated(
     place: str, events: Iterable[str], groups: Iterable[Mapping[str, Any]]
 ) -> list[str]:
-    """Of a record of the partition `place` that the application processed again: what the test
-    broke, where its groups are, and the remedy; `events` are the test's, with their times."""
+    """Why the application may have processed a record of the partition `place` again, and what
+    helps; `events`: what the test broke, and when; `groups`: as above."""
     lines = [f"in this test: {text}" for text in events][:_MOST_EVENTS]
     for group in groups:
         committed = group["committed"].get(place)
