@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.long import new_groups
 from tests.long.coverage import BEFORE, FLAGS, SETS
 from tests.long.known_bugs import BUGS
 from tests.long.streams import GUARANTEES
@@ -104,6 +105,19 @@ def known_bugs(folder: Path, a_slice: bool) -> Iterator[Step]:
             for seed in range(1 if a_slice else 5):
                 step = f"{bug}-{release}-seed-{seed}"
                 yield Step(step, (*module, "run", bug, release, str(seed), str(place / step)))
+    yield Step("total", (*module, "total", str(place)), sums=True)
+
+
+def groups_of_today(folder: Path, a_slice: bool) -> Iterator[Step]:
+    """Each workload on each target by ten seeds, the targets in turn; of a slice, one run."""
+    place = RUNS / ("new-groups-slice" if a_slice else "new-groups")
+    module = (sys.executable, "-m", "tests.long.new_groups")
+    for workload in new_groups.WORKLOADS[: 1 if a_slice else None]:
+        for seed in range(1 if a_slice else new_groups.SEEDS):
+            for target in new_groups.TARGETS[: 1 if a_slice else None]:
+                step = new_groups.name_of(workload, target, seed)
+                words = ("run", workload, target, str(seed), str(place / step))
+                yield Step(step, (*module, *words))
     yield Step("total", (*module, "total", str(place)), sums=True)
 
 
@@ -422,6 +436,11 @@ JOBS: Mapping[str, Job] = {
         "four known bugs of Apache Kafka, provoked: five runs on a release that has each, and "
         "five on a later one; the late EndTxn also on Highwater and by Java (docs/targets.md)",
         known_bugs,
+    ),
+    "new-groups": Job(
+        "ten chaos runs each of consumer groups, share groups and transactions of version 2, on "
+        "Highwater and on Apache Kafka 4.2",
+        groups_of_today,
     ),
     "streams": Job(
         "a Kafka Streams application under `chaos --app`, five seeds with exactly_once_v2 and "
