@@ -27,13 +27,13 @@ HEAD = """\
 Made by `python -m tests.rules_page > docs/rules.md` from the heads of the SQL files, the list of
 the simulation's own rules, the planted histories and the mutants.
 
-A rule is a promise and what breaks it. Rules C, T, G and L are about what clients can see: they
+A rule is a promise and what breaks it. Rules C, T, G, S and L are about what clients can see: they
 are SQL files in `spark/checks`, run by Spark and by DuckDB on the folder of a run, and the
 simulation checks most of them as it goes. Rules R are about what brokers hold, on their disks and
 in memory: the simulation checks them after each step. A number that is missing is not used.
 
-The *witness* says who vouches for a rule, so that no broker is asked about itself. Of rules C, T, G
-and L it is the history: what clients sent, were told and read, and of some the segments on the
+The *witness* says who vouches for a rule, so that no broker is asked about itself. Of rules C, T,
+G, S and L it is the history: what clients sent, were told and read, and of some the segments on the
 brokers' disks. Looking changes nothing there, as files are read when the run is over; where it
 could change something in a rule R, its witness says so.
 

@@ -33,8 +33,8 @@ from highwater.chaos.watch_process import RULE, WatchProcess
 from highwater.chaos.witnesses import disk_reader as disk
 from highwater.chaos.witnesses import state_rules as rules
 from highwater.chaos.witnesses.deaths import DeathWitness
-from highwater.chaos.workloads import confluent
-from highwater.chaos.workloads.crew import CLASSIC, CONSUMER, CONSUMER_PROPERTIES, Crew
+from highwater.chaos.workloads import confluent, share_group
+from highwater.chaos.workloads.crew import CLASSIC, CONSUMER, Crew
 from highwater.chaos.workloads.group_run import JAVA
 from highwater.chaos.workloads.recorder import Spec, Topic
 from highwater.chaos.workloads.transactional import BANK, COPY_IN, COPY_OUT
@@ -61,7 +61,7 @@ from highwater.kafka.errors import ErrorCode
 from highwater.verdict.history import LineLog, encode_line
 
 TRANSACTIONS, JAVA_TRANSACTIONS = "transactions", "java-transactions"
-GROUPS, CONSUMER_GROUPS = "groups", "consumer-groups"
+GROUPS, CONSUMER_GROUPS, SHARE = "groups", "consumer-groups", "share"
 BROKERS = (1, 2, 3)
 HEAL_S = 60.0
 FINAL_READ_S, READ_A_SECOND = 60.0, 10_000
@@ -86,7 +86,8 @@ class Options:
     consumers: tuple[str, ...] = ("kafka-python", "confluent-kafka", "highwater")
     workloads: tuple[str, ...] = ()
     """Workloads in addition to the writers, by the names above: transactions (T3-T5, T7), by
-    librdkafka or by the Java client, and groups (G2-G4, G6) of either protocol."""
+    librdkafka or by the Java client, groups (G2-G4, G6) of either protocol, and a share group
+    (S1-S4)."""
     engine: str = "auto"
     watch: bool = False
     """Whether spark/watch.py watches the run, and its first alarm ends the workload."""
@@ -114,8 +115,8 @@ def choose_runtime(wish: str) -> str:
 
 def open_cluster(options: Options, folder: RunFolder) -> AbstractAsyncContextManager[Cluster]:
     properties = {"log.segment.bytes": "1048576"}
-    if CONSUMER_GROUPS in options.workloads:
-        properties |= CONSUMER_PROPERTIES
+    if SHARE in options.workloads:
+        properties |= share_group.PROPERTIES
     properties |= options.properties
     if options.target is not None:
         return options.target.open(folder.cluster, properties)
@@ -378,8 +379,8 @@ class Run:
 
     def _prepare_java(self) -> None:
         """Fetches the jars that the workloads need.  Consumer groups can do without them; raises
-        StartError where transactions by Java cannot have them."""
-        if self.options.transactions_by == JAVA:
+        StartError where a workload that is Java's alone cannot have them."""
+        if self.options.transactions_by == JAVA or SHARE in self.options.workloads:
             find_java()
             self._java_jars = apache.client_jars()
         if CONSUMER_GROUPS in self.options.workloads:
@@ -408,6 +409,7 @@ class Run:
             producers=self.options.producers,
             consumers=self.options.consumers,
             transactions=self.options.transactions_by,
+            share_group=SHARE in self.options.workloads,
             java_jars=str(self._java_jars),
         )
 

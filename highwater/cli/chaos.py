@@ -53,12 +53,15 @@ _OPTIONS = [
     click.option(
         "--workload",
         "workloads",
-        type=click.Choice(["transactions", "java-transactions", "groups", "consumer-groups"]),
+        type=click.Choice(
+            ["transactions", "java-transactions", "groups", "consumer-groups", "share"]
+        ),
         multiple=True,
         help="Beside the writers; may be given several times.  transactions: tellers that move "
         "money, and an exactly-once copier, by librdkafka, or by the Java client (of version 2,"
         " where the brokers have it); groups: members that come, leave and crash, of the classic"
-        " protocol, or of the consumer protocol (KIP-848).",
+        " protocol, or of the consumer protocol (KIP-848); share: a share group (KIP-932) of the"
+        " Java client's members.",
     ),
     click.option(
         "--rate",
@@ -308,14 +311,16 @@ def _run(
             "--secure is for brokers that the run itself starts, as processes: for another cluster"
             " give --target-config"
         )
+    if secure and "share" in workloads:
+        raise click.UsageError("--secure gives no rights to a share group: leave one of them out")
     if engine == "spark":
         _need_spark()
     if seed is None:
         seed = random.SystemRandom().randrange(1_000_000)
     with clear_errors(exit_code=3):
         aimed = _target(apache, target, broker_source, commands, services, target_config, zookeeper)
-        if "consumer-groups" in workloads:
-            _need_consumer_groups(apache, aimed)
+        for name in workloads:
+            _need_release(name, apache, aimed)
         options = chaos_run.Options(
             out=out or Path("runs") / f"{time.strftime('%Y%m%d-%H%M%S')}-{seed}",
             seed=seed,
@@ -353,15 +358,21 @@ def _need_spark() -> None:
         raise SystemExit(3) from None
 
 
-def _need_consumer_groups(apache: Path | None, target: Target | None) -> None:
+def _need_release(workload: str, apache: Path | None, target: Target | None) -> None:
     from highwater.cluster.processes.programs import numbers
     from highwater.cluster.target import ApacheRelease
 
-    old = isinstance(target, ApacheRelease) and numbers(target.version) < (4,)
-    if apache is not None or old:
+    needs = {
+        "consumer-groups": ((4, 0), "groups of KIP-848"),
+        "share": ((4, 2), "share groups that are ready for production"),
+    }
+    first, what = needs.get(workload, ((), ""))
+    old = isinstance(target, ApacheRelease) and numbers(target.version) < first
+    if first and (apache is not None or old):
+        since = ".".join(map(str, first))
         raise click.UsageError(
-            f"--workload consumer-groups: {target or apache} has no groups of KIP-848; Apache Kafka"
-            " has them from 4.0 on (--target apache:4.2.0)"
+            f"--workload {workload}: {target or apache} has no {what}; Apache Kafka has them from"
+            f" {since} on (--target apache:4.2.0)"
         )
 
 

@@ -16,7 +16,8 @@ COLUMNS: Final[dict[str, str]] = {
     "client": "STRING",  # its library: kafka-python, confluent-kafka, highwater
     # send, poll, assign, commit, committed, list_offsets, init_txn, end_txn; full_read: a user's
     # own history claims that a partition was read from start to end; offset_fetch: a coordinator's
-    # answer, if the client's own log has it
+    # answer, if the client's own log has it; of a share group: acquire (a poll that takes records),
+    # acknowledge, drained (the group has taken everything that was acknowledged before t_ns)
     "f": "STRING",
     "type": "STRING",  # invoke, ok, fail, info
     "op": "BIGINT",  # joins the phases of one operation; unique in the file
@@ -44,14 +45,18 @@ COLUMNS: Final[dict[str, str]] = {
     "api": "STRING",
     "poll_id": "BIGINT",  # one call of poll; unique in the file
     "n": "INT",  # records of that poll
-    "which": "STRING",  # list_offsets: earliest, latest, stable (the LSO); end_txn: commit, abort
-    "group_id": "STRING",  # of a consumer group's member: assign, commit, committed
+    # list_offsets: earliest, latest, stable (the LSO); end_txn: commit, abort; acknowledge: accept,
+    # release, reject
+    "which": "STRING",
+    "group_id": "STRING",  # of a group's member: assign, commit, committed, acquire, acknowledge
     "member": "STRING",  # its member id, where the client tells it
     "isolation": "STRING",  # of a poll: read_committed, or none
     "transactional_id": "STRING",  # of init_txn and end_txn
     "txn": "STRING",  # a transaction's name: of its sends, polls, end_txn (`which`: commit, abort)
     "amount": "BIGINT",  # of a send: what the account of this partition gets (T4)
     "copy_of": "STRING",  # of a send: the value that was read and is copied (T5)
+    "delivery_count": "INT",  # of acquire and acknowledge: how often the group was given the record
+    "delivery_limit": "INT",  # of acquire, invoke: the greatest such count
 }
 """Field -> SQL type.  A field without a value is left out of the line (NULL)."""
 

@@ -1,6 +1,6 @@
 -- One row for each record that any witness read.
 -- witness: run (polls while faults were active), final (the harness's full read after healing), spark (the full
--- read of an independent client).  committed: under read_committed, which passes over aborted records.
+-- read of an independent client).  A share group's members read, too (f = acquire).  committed: under read_committed, which passes over aborted records.
 SELECT
   w.witness, w.process, w.topic, w.partition, w.offset, w.key, w.value, w.leader_epoch, w.t_ns, w.place,
   w.committed,
@@ -13,7 +13,7 @@ FROM (
     h.t_ns, h.index AS place,
     coalesce(h.isolation = 'read_committed', false) AS committed
   FROM history h
-  WHERE h.f = 'poll' AND h.type = 'ok' AND h.offset >= 0
+  WHERE h.f IN ('poll', 'acquire') AND h.type = 'ok' AND h.offset >= 0
   UNION ALL
   SELECT
     'spark' AS witness,

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from tests.planted import groups, transactions
+from tests.planted import groups, share, transactions
 from tests.planted.story import PLANTS, Story, finish, plant, sound, v
 
-__all__ = ["PLANTS", "finish", "groups", "transactions", "sound"]
+__all__ = ["PLANTS", "finish", "groups", "share", "transactions", "sound"]
 
 
 # --- clean: runs that a careless check would flag

@@ -1,14 +1,7 @@
 // The tellers and the copier of `highwater chaos --workload java-transactions`: what transactional.py does, with the Java client.
 //
-// usage: java -cp JARS Transactions.java SETTINGS
-//
-// SETTINGS: the client's properties, and `workload.` run, seed, partitions, value.bytes.  Each event is a line of JSON on
-// standard output: a line of the history (docs/history.md) without index.  The line "stop" on standard input ends the tellers,
-// and the copier once it has copied everything; the end of the input ends all at once.
+// Settings: `workload.` run, seed, partitions, value.bytes.  "stop" ends the tellers, and the copier once it has copied everything.
 
-import java.io.BufferedReader;
-import java.io.FileReader;
-import java.io.InputStreamReader;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.util.ArrayList;
@@ -19,7 +12,6 @@ import java.util.Properties;
 import java.util.Random;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
-import java.util.concurrent.atomic.AtomicLong;
 import java.util.zip.CRC32;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.ConsumerRecords;
@@ -31,36 +23,17 @@ import org.apache.kafka.common.KafkaException;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.errors.ProducerFencedException;
 import org.apache.kafka.common.errors.TimeoutException;
-import org.apache.kafka.common.protocol.Errors;
 import org.apache.kafka.common.serialization.StringDeserializer;
 import org.apache.kafka.common.serialization.StringSerializer;
 
-public class Transactions {
+public class Transactions extends Workload {
     static final String BANK = "bank", COPY_IN = "copy-in", COPY_OUT = "copy-out";
-    static final int TELLERS = 2, TIMEOUT_MS = 10_000, CALL_MS = 5_000;
+    static final int TELLERS = 2, TIMEOUT_MS = 10_000;
     static final long GIVE_UP_NS = 40_000_000_000L, HIJACKED_AFTER_NS = 6_000_000_000L, DRAIN_NS = 60_000_000_000L;
-    static final AtomicLong operations = new AtomicLong();
-    static final Properties settings = new Properties();
-    static volatile boolean stopping;
 
     /** This producer cannot go on: it is fenced, or its transaction's outcome is unknown. */
     static class Ended extends Exception {
         private static final long serialVersionUID = 1;
-    }
-
-    static String given(String name) {
-        return settings.getProperty("workload." + name);
-    }
-
-    static Properties common(String process) {
-        Properties made = new Properties();
-        settings.stringPropertyNames().stream().filter(name -> !name.startsWith("workload."))
-            .forEach(name -> made.put(name, settings.getProperty(name)));
-        made.put("client.id", process);
-        made.put("reconnect.backoff.max.ms", "500");
-        made.put("request.timeout.ms", String.valueOf(CALL_MS));
-        made.put("metadata.max.age.ms", "3000");
-        return made;
     }
 
     static KafkaConsumer<String, String> consumer(String process, String group) {
@@ -74,32 +47,6 @@ public class Transactions {
         made.put("allow.auto.create.topics", "false");
         made.put("default.api.timeout.ms", String.valueOf(GIVE_UP_NS / 1_000_000));
         return new KafkaConsumer<>(made, new StringDeserializer(), new StringDeserializer());
-    }
-
-    /** Prints a line; `fields` are names and values in turn, of which null values are left out. */
-    static synchronized void line(String process, String f, String type, long nanos, Object... fields) {
-        StringBuilder text = new StringBuilder();
-        text.append("{\"process\":\"").append(process).append("\",\"f\":\"").append(f).append("\",\"type\":\"").append(type)
-            .append("\",\"t_ns\":").append(nanos).append(",\"phase\":\"run\"");
-        for (int at = 0; at < fields.length; at += 2) {
-            Object value = fields[at + 1];
-            if (value != null) {
-                text.append(",\"").append(fields[at]).append("\":");
-                text.append(value instanceof String ? "\"" + value + "\"" : value.toString());
-            }
-        }
-        System.out.println(text.append('}'));
-        System.out.flush();
-    }
-
-    static void line(String process, String f, String type, Object... fields) {
-        line(process, f, type, System.nanoTime(), fields);
-    }
-
-    /** Kafka's name of an error that a broker gave, or the class of one that the client made. */
-    static String nameOf(Throwable error) {
-        Errors known = Errors.forException(error);
-        return known == Errors.UNKNOWN_SERVER_ERROR ? error.getClass().getSimpleName() : known.name();
     }
 
     /** A value that describes itself, as `highwater.verdict.history.make_value` makes it. */
@@ -167,7 +114,7 @@ public class Transactions {
                 value, "acks", -1, "idempotent", true, "expect_loss", false, "txn", txn));
             fields.addAll(List.of(more));
             open.put(op, fields.toArray());
-            line(process, "send", "invoke", nanos, open.get(op));
+            lineAt(nanos, process, "send", "invoke", open.get(op));
             producer.send(new ProducerRecord<>(topic, partition, key, value), (place, error) -> {
                 if (error != null) {
                     end(op, "info", "error", nameOf(error));
@@ -259,10 +206,6 @@ public class Transactions {
             made.add(new TopicPartition(topic, p));
         }
         return made;
-    }
-
-    static Random chance(String name) {
-        return new Random((given("seed") + " " + name).hashCode());
     }
 
     /** Moves money: one instance after the other under one transactional id, each of which is taken over by the next. */
@@ -390,14 +333,6 @@ public class Transactions {
         }
     }
 
-    static void pause(long ms) {
-        try {
-            Thread.sleep(ms);
-        } catch (InterruptedException error) {
-            Thread.currentThread().interrupt();
-        }
-    }
-
     static void join(Thread thread, long ms) {
         try {
             thread.join(ms);
@@ -406,24 +341,8 @@ public class Transactions {
         }
     }
 
-    static void listen() {
-        try (BufferedReader in = new BufferedReader(new InputStreamReader(System.in))) {
-            for (String said = in.readLine(); said != null; said = in.readLine()) {
-                stopping |= said.equals("stop");
-            }
-        } catch (java.io.IOException error) {
-            // the same as the end of input: no one listens any more
-        }
-        Runtime.getRuntime().halt(stopping ? 0 : 1);
-    }
-
     public static void main(String[] arguments) throws Exception {
-        try (FileReader file = new FileReader(arguments[0])) {
-            settings.load(file);
-        }
-        Thread input = new Thread(Transactions::listen);
-        input.setDaemon(true);
-        input.start();
+        begin(arguments[0]);
         List<Thread> threads = new ArrayList<>();
         for (int number = 0; number < TELLERS; number++) {
             String name = "java-teller-" + number;

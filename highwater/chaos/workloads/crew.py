@@ -23,13 +23,6 @@ from highwater.cluster.client_files import Way
 CLASSIC = (("kafka-python", "classic"), ("confluent-kafka", "classic"))
 CONSUMER = (("confluent-kafka", "consumer"), (JAVA, "consumer"))
 """The clients of groups, and the protocols that they speak; `consumer` is KIP-848's."""
-CONSUMER_PROPERTIES = {
-    "group.consumer.session.timeout.ms": "6000",
-    "group.consumer.min.session.timeout.ms": "6000",
-    "group.consumer.heartbeat.interval.ms": "500",
-    "group.consumer.min.heartbeat.interval.ms": "500",
-}
-"""Of the brokers: members of the consumer protocol have no times of their own."""
 AT_FIRST, AT_MOST = 2, 3
 EVERY_S = 3.0
 OPERATIONS_FROM = 1 << 40

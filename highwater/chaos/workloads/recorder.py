@@ -48,6 +48,8 @@ class Spec(CommonSpec):
     transactions: str = ""
     """confluent-kafka or java: the client of tellers and a copier, beside whom there are readers
     under read_committed; empty: there are none."""
+    share_group: bool = False
+    """Whether members of a share group, by the Java client, take the safe topic's records."""
     java_jars: str = ""
     """The folder of the Java client's jars, where it is used."""
 

@@ -69,6 +69,12 @@ class Workload:
         self.transactional: list[Topic] = []
         if spec.transactions:
             self._transactions()
+        self.sharing: list[Client] = []
+        if spec.share_group:
+            from highwater.chaos.workloads.share_group import ShareGroup
+
+            jars = Path(spec.java_jars)
+            self.sharing.append(ShareGroup(self.recorder, jars, spec.safe.name))
         self._out = threading.Lock()
 
     def _lossy(self) -> Client:
@@ -105,7 +111,8 @@ class Workload:
             print(json.dumps({"event": event, **fields}), flush=True)
 
     def start(self) -> None:
-        for client in (*self.consumers, *self.copiers, *self.tellers, *self.producers):
+        clients = (*self.consumers, *self.sharing, *self.copiers, *self.tellers, *self.producers)
+        for client in clients:
             client.thread.start()
         threading.Thread(target=self._stats, daemon=True).start()
         self.tell("started")
@@ -125,11 +132,15 @@ class Workload:
             from highwater.chaos.workloads.transactional import END_S
 
             late += self._end([*self.tellers, *self.copiers], END_S)
+        if self.sharing:
+            from highwater.chaos.workloads.share_group import DRAIN_S
+
+            late += self._end(self.sharing, DRAIN_S)
         time.sleep(1.0)
         late += self._end(self.consumers, 10)
         if late:  # write to workload.log in which call each one hangs
             faulthandler.dump_traceback(all_threads=True)
-        clients = (*self.producers, *self.tellers, *self.copiers, *self.consumers)
+        clients = (*self.producers, *self.tellers, *self.copiers, *self.sharing, *self.consumers)
         self.tell("stopped", late=late, failed={c.name: c.failure for c in clients if c.failure})
 
     def _end(self, clients: list[Client], within_s: float) -> list[str]:

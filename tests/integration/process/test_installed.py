@@ -18,6 +18,7 @@ import pytest
 
 from highwater.cluster.ports import free_ports
 from highwater.cluster.serving import view
+from highwater.verdict import catalog
 from highwater.verdict.by_spark import spark_submit
 from tests.integration.process.building import ROOT, install, run
 from tests.integration.process.test_pytest_plugin import page
@@ -179,7 +180,7 @@ def test_the_package_finds_its_checks(installed: Path) -> None:
     counted += "from highwater.verdict.by_spark import spark_job; "
     counted += "print(len(catalog.checks()), bool(catalog.views()), spark_job.__file__)"
     *told, place = run(python, "-I", "-c", counted, cwd=installed).split()
-    assert told == ["27", "True"]
+    assert told == [str(len(catalog.checks())), "True"]
     assert str(installed) in place
     (job,) = installed.glob("venv/lib/python3*/site-packages/highwater/spark/verify.py")
     assert "spark-submit spark/verify.py runs/7" in run(python, job, "--help", cwd=installed)
