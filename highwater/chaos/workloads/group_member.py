@@ -30,6 +30,8 @@ from highwater.kafka.private_copy import use_private_copy
 CLIENTS = ("kafka-python", "aiokafka", "confluent-kafka")
 NO_OFFSET = -1
 BACKOFF_S = 0.1
+ASKING_S = 10.0
+"""A question to the coordinator within a rebalance: while it closes, librdkafka answers none."""
 Record = tuple[int, int, str, str | None]
 """Partition, offset, value, key."""
 
@@ -269,7 +271,8 @@ def confluent(member: Member, diary: Diary) -> None:
         operations = diary.begin("committed", dict.fromkeys(numbers, 0))
         wanted = [TopicPartition(member.topic, n) for n in numbers]
         try:
-            answers = {tp.partition: max(tp.offset, NO_OFFSET) for tp in consumer.committed(wanted)}
+            told = consumer.committed(wanted, timeout=ASKING_S)
+            answers = {tp.partition: max(tp.offset, NO_OFFSET) for tp in told}
         except KafkaException as error:
             diary.end("committed", operations, {}, str(error))
             for number in numbers:
