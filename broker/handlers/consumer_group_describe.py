@@ -20,7 +20,7 @@ from highwater.broker.coordinator.group.consumer.subscribed_topics import Topics
 from highwater.broker.request.response import Response
 from highwater.kafka.errors import ApiError, ErrorCode
 from highwater.kafka.security.acls import Operation, ResourceType
-from highwater.kafka.wire.consumer_group_messages import ConsumerGroupDescribeResponse
+from highwater.kafka.wire.messages import ConsumerGroupDescribeResponse
 
 API = Api(
     key=69,

@@ -27,7 +27,7 @@ from highwater.broker.request.response import Response
 from highwater.kafka.errors import ApiError, ErrorCode
 from highwater.kafka.security.acls import Operation, ResourceType
 from highwater.kafka.topic_ids import NO_ID
-from highwater.kafka.wire.consumer_group_messages import ConsumerGroupHeartbeatResponse
+from highwater.kafka.wire.messages import ConsumerGroupHeartbeatResponse
 
 API = Api(
     key=68,

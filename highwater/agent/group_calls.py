@@ -18,7 +18,7 @@ from highwater.kafka.client.retries import RETRIABLE, code_of
 from highwater.kafka.errors import ErrorCode
 from highwater.kafka.types import TopicPartition
 from highwater.kafka.wire import messages
-from highwater.kafka.wire.consumer_group_messages import ConsumerGroupDescribeRequest
+from highwater.kafka.wire.messages import ConsumerGroupDescribeRequest
 
 GROUP = 0
 """FindCoordinator's key type for groups."""

@@ -27,7 +27,6 @@ Decoder = Callable[[memoryview, int], tuple[Any, int]]
 
 _CONTROL_KEYS = range(4, CONTROLLED_SHUTDOWN + 1)
 _TOKEN_KEYS = range(38, 42)
-_CONSUMER_GROUP_KEYS = range(68, 70)
 _API_VERSIONS = 18
 MAX_CONTROL_ELEMENTS: Final = 2_000_000
 """The most elements in a request of the controller: enough for 200,000 partitions of three replicas
@@ -62,8 +61,6 @@ def _class(api_key: int, suffix: str) -> Any:
             module = import_module("highwater.kafka.wire.controller_messages")
         elif api_key in _TOKEN_KEYS:
             module = import_module("highwater.kafka.wire.token_messages")
-        elif api_key in _CONSUMER_GROUP_KEYS:
-            module = import_module("highwater.kafka.wire.consumer_group_messages")
         found = getattr(module, entry[0] + suffix, None)
         if found is not None:
             return found.real() if isinstance(found, messages.Late) else found

@@ -54,6 +54,12 @@ APIS: dict[int, tuple[str, int]] = {
     66: ("ListTransactions", 0), 67: ("AllocateProducerIds", 0), 68: ("ConsumerGroupHeartbeat", 0),
     69: ("ConsumerGroupDescribe", 0), 71: ("GetTelemetrySubscriptions", 0),
     72: ("PushTelemetry", 0), 74: ("ListConfigResources", 0), 75: ("DescribeTopicPartitions", 0),
+    76: ("ShareGroupHeartbeat", 0), 77: ("ShareGroupDescribe", 0), 78: ("ShareFetch", 0),
+    79: ("ShareAcknowledge", 0), 83: ("InitializeShareGroupState", 0),
+    84: ("ReadShareGroupState", 0), 85: ("WriteShareGroupState", 0),
+    86: ("DeleteShareGroupState", 0), 87: ("ReadShareGroupStateSummary", 0),
+    90: ("DescribeShareGroupOffsets", 0), 91: ("AlterShareGroupOffsets", 0),
+    92: ("DeleteShareGroupOffsets", 0),
 }  # fmt: skip
 
 _FIRST_FLEXIBLE = {key: first for key, (_, first) in APIS.items()}

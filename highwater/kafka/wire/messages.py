@@ -50,12 +50,23 @@ APIS_OF: Final = {
     "sasl": ("SaslAuthenticate", "SaslBytes", "SaslHandshake"),
 }  # fmt: skip
 """Module below kafka.protocol -> the APIs whose requests and responses it has."""
+_OWN: Final = {
+    "consumer_group_messages": ("ConsumerGroupDescribe", "ConsumerGroupHeartbeat"),
+    "share_messages": (
+        "AlterShareGroupOffsets", "DeleteShareGroupOffsets", "DeleteShareGroupState",
+        "DescribeShareGroupOffsets", "InitializeShareGroupState", "ReadShareGroupState",
+        "ReadShareGroupStateSummary", "ShareAcknowledge", "ShareFetch", "ShareGroupDescribe",
+        "ShareGroupHeartbeat", "WriteShareGroupState",
+    ),
+}  # fmt: skip
+"""Those of this room that brokers and clients speak, where kafka-python has none."""
 _MODULES: Final = {
-    f"{api}{side}": module
-    for module, apis in APIS_OF.items()
+    f"{api}{side}": f"{room}.{module}"
+    for room, modules in (("kafka.protocol", APIS_OF), ("highwater.kafka.wire", _OWN))
+    for module, apis in modules.items()
     for api in apis
     for side in ("Request", "Response")
-} | {"ConsumerProtocolAssignment": "consumer.metadata"}
+} | {"ConsumerProtocolAssignment": "kafka.protocol.consumer.metadata"}
 
 
 class Late:
@@ -70,7 +81,7 @@ class Late:
     def real(self) -> Any:
         if self._real is None:
             if self._outer is None:
-                place: Any = import_module(f"kafka.protocol.{_MODULES[self._name]}")
+                place: Any = import_module(_MODULES[self._name])
             else:
                 place = self._outer.real()
             self._real = getattr(place, self._name)

@@ -6,11 +6,11 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from highwater.kafka.wire.consumer_group_messages import (
+from highwater.kafka.wire.messages import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupHeartbeatRequest,
+    OffsetFetchRequest,
 )
-from highwater.kafka.wire.messages import OffsetFetchRequest
 from highwater.simulation.workloads.group_client import GroupClient, Seat
 from highwater.simulation.workloads.plain_client import Failed, check_code
 from highwater.simulation.workloads.transactional.transactions_client import GROUP as COORDINATOR

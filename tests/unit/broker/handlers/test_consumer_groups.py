@@ -27,12 +27,10 @@ from highwater.kafka.errors import ErrorCode
 from highwater.kafka.features import GROUP_VERSION, TOPIC_IDS
 from highwater.kafka.security.acls import Acls, Entry, Operation, Permission, Resource, ResourceType
 from highwater.kafka.topic_ids import made_of
-from highwater.kafka.wire.consumer_group_messages import (
-    ConsumerGroupDescribeRequest,
-    ConsumerGroupHeartbeatRequest,
-)
 from highwater.kafka.wire.messages import (
     ApiVersionsRequest,
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupHeartbeatRequest,
     DeleteGroupsRequest,
     DescribeGroupsRequest,
     LeaveGroupRequest,

@@ -14,11 +14,11 @@ from highwater.chaos.aimed.wire import CopyWire, IdUse
 from highwater.kafka.errors import ErrorCode
 from highwater.kafka.wire import messages
 from highwater.kafka.wire.codec import encode_request, encode_response
-from highwater.kafka.wire.consumer_group_messages import (
+from highwater.kafka.wire.header import RequestHeader, parse_request_header
+from highwater.kafka.wire.messages import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
 )
-from highwater.kafka.wire.header import RequestHeader, parse_request_header
 
 OUTPUT = "invoices"
 
