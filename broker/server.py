@@ -25,8 +25,10 @@ from highwater.base.event_loop import monotonic_ms
 from highwater.broker import handlers
 from highwater.broker.admin.leaving import leave_cluster
 from highwater.broker.admin.producer_ids import ProducerIds
+from highwater.broker.admin.topic_znodes import auto_create
 from highwater.broker.coordinator.group.coordinator import GroupCoordinator
 from highwater.broker.coordinator.group.group_metrics import register_group_metrics
+from highwater.broker.coordinator.share.coordinator import ShareCoordinator
 from highwater.broker.coordinator.transaction.coordinator import TransactionCoordinator
 from highwater.broker.log.cleaner.cleaner import LogCleaner
 from highwater.broker.log.cleaner.cleaner_metrics import register_cleaner_metrics
@@ -63,6 +65,7 @@ from highwater.broker.settings.authorizer import AclChanges, authorizer_of
 from highwater.broker.settings.config_changes import Changes, DynamicConfigWatcher
 from highwater.broker.settings.dynamic_broker_config import UNCLEAN_ELECTION
 from highwater.broker.settings.token_manager import TokenChanges, TokenManager
+from highwater.broker.share.state_links import StateLinks
 from highwater.controller.shell.candidate import Candidate
 from highwater.kafka import acl_znodes, features, znodes
 from highwater.kafka.config import Config
@@ -143,6 +146,14 @@ class Broker:
         )
         waits = self.purgatories, self.completions.add
         coordinated = config, world, self.replicas, self.metadata, *waits
+        share_states = ShareCoordinator(*coordinated)
+        self.share_links = StateLinks(
+            config,
+            world,
+            self.metadata,
+            share_states,
+            lambda: auto_create(self.services, share_states.topic),
+        )
         self.services = Services(
             config=config,
             world=world,
@@ -156,6 +167,8 @@ class Broker:
             metrics=Metrics(),
             groups=GroupCoordinator(*coordinated),
             transactions=TransactionCoordinator(*coordinated),
+            share_states=share_states,
+            persister=self.share_links,
             broker_epoch=BrokerEpoch(-1),
         )
         self.services.upkeep = Upkeep(self.logs, self.cleaner)
@@ -225,6 +238,8 @@ class Broker:
             writers = await nursery.start(self._write)
             await writers.start(self.services.groups.run)
             await writers.start(self.services.transactions.run)
+            await writers.start(self.services.share_states.run)
+            await writers.start(self.share_links.run)
             nursery.start_soon(self._serve_sockets)
             if metrics_page is not None:
                 nursery.start_soon(metrics_page.run)

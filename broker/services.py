@@ -17,6 +17,7 @@ from highwater.broker.settings.dynamic_broker_config import DynamicBrokerConfig
 
 if TYPE_CHECKING:
     from highwater.broker.coordinator.group.coordinator import GroupCoordinator
+    from highwater.broker.coordinator.share.coordinator import ShareCoordinator
     from highwater.broker.coordinator.transaction.coordinator import TransactionCoordinator
     from highwater.broker.log.log_manager import LogManager
     from highwater.broker.log.upkeep import Upkeep
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from highwater.broker.replica.replica_manager import ReplicaManager
     from highwater.broker.request.purgatory import CompletionSink, Purgatories
     from highwater.broker.request.request_metrics import Metrics
+    from highwater.broker.share.persister import Persister
     from highwater.kafka.config import Config
     from highwater.kafka.errors import ErrorCode
     from highwater.kafka.replica_assignment import Reassignment
@@ -76,6 +78,9 @@ class Services:
     metrics: Metrics
     groups: GroupCoordinator
     transactions: TransactionCoordinator
+    share_states: ShareCoordinator
+    persister: Persister
+    """The state of share-partitions, wherever it is kept."""
     broker_epoch: BrokerEpoch
     session: ZooKeeper | None = None
     session_watch: SessionWatch | None = None

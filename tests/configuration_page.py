@@ -27,6 +27,7 @@ from highwater.kafka.config.property_table import BROKER, KEPT, TOPIC
 from highwater.kafka.config.replication_rows import ReplicationProperties
 from highwater.kafka.config.security_rows import SECURITY
 from highwater.kafka.config.server_rows import BrokerProperties, NetworkProperties, QuotaProperties
+from highwater.kafka.config.share_rows import ShareProperties
 from highwater.kafka.config.zookeeper_rows import ZOOKEEPER_ROWS
 
 PAGE = Path(__file__).parents[1] / "docs" / "configuration.md"
@@ -36,10 +37,11 @@ HEAD = """\
 Made by `python -m tests.configuration_page > docs/configuration.md` from the table of configuration
 (`highwater/kafka/config/property_table.py` and the modules that it names).
 
-A broker takes Apache Kafka's properties, by Apache Kafka 3.9's names: from `server.properties`
-(`--config FILE`, several of them if need be), from `KAFKA_*` variables (`KAFKA_NUM_PARTITIONS` is
-`num.partitions`; `_` stands for a dot, `__` for `_`, `___` for `-`; `KAFKA_CFG_*` is understood,
-too), and from `--override name=value`. The later of these goes before the earlier.
+A broker takes Apache Kafka's properties, by Apache Kafka 3.9's names (share groups: 4.2's): from
+`server.properties` (`--config FILE`, several of them if need be), from `KAFKA_*` variables
+(`KAFKA_NUM_PARTITIONS` is `num.partitions`; `_` stands for a dot, `__` for `_`, `___` for `-`;
+`KAFKA_CFG_*` is understood, too), and from `--override name=value`. The later of these goes before
+the earlier.
 
 Each property of Kafka's brokers and topics is one of three:
 
@@ -60,6 +62,7 @@ GROUPS: tuple[tuple[str, Any], ...] = (
     ("The log cleaner", CleanerProperties),
     ("Replication, the controller and Fetch", ReplicationProperties),
     ("Groups, transactions and producers", CoordinatorProperties),
+    ("Share groups", ShareProperties),
 )
 NAMED = {LONG_MAX: "no limit", INT_MAX: "no limit", DOUBLE_MAX: "no limit"}
 

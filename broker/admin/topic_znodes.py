@@ -29,6 +29,7 @@ from highwater.kafka.errors import ApiError, ErrorCode
 from highwater.kafka.replica_assignment import ReplicaAssignment
 from highwater.kafka.topic_names import (
     GROUP_METADATA_TOPIC,
+    SHARE_GROUP_STATE_TOPIC,
     TRANSACTION_STATE_TOPIC,
     check_collision,
     check_name,
@@ -223,6 +224,19 @@ def _internal_topic(services: Services, name: str) -> NewTopic | None:
                 "min.insync.replicas": str(config.transaction_state_log_min_isr),
                 "segment.bytes": str(config.transaction_state_log_segment_bytes),
                 "unclean.leader.election.enable": "false",
+            },
+        )
+    if name == SHARE_GROUP_STATE_TOPIC:
+        return NewTopic(
+            name,
+            config.share_coordinator_state_topic_num_partitions,
+            config.share_coordinator_state_topic_replication_factor,
+            configs={
+                "cleanup.policy": "delete",
+                "compression.type": "producer",
+                "min.insync.replicas": str(config.share_coordinator_state_topic_min_isr),
+                "retention.ms": "-1",
+                "segment.bytes": str(config.share_coordinator_state_topic_segment_bytes),
             },
         )
     return None

@@ -1,14 +1,14 @@
-"""The base of both coordinators: partitions that come and go, and writes that wait.
+"""The base of all coordinators: partitions that come and go, and writes that wait.
 
-Each name (of a group, of a producer) belongs to one partition of the coordinator's topic, and the
-broker that leads that partition coordinates it.  For each term of leadership there is a Shard.  A
-broker that becomes leader first reads the partition.  It serves none of its names before it has
-read everything and the HW has reached the end that the log had when the read began: records below
-that end may have been acknowledged by an earlier leader, and are not known to be committed until
-the HW is there.  A broker that no longer leads drops the shard at once.
+Each name (of a group, of a producer, of a share-partition) belongs to one partition of the
+coordinator's topic, and the broker that leads that partition coordinates it.  For each term of
+leadership there is a Shard.  A broker that becomes leader first reads the partition.  It serves
+none of its names before it has read everything and the HW has reached the end that the log had when
+the read began: records below that end may have been acknowledged by an earlier leader, and are not
+known to be committed until the HW is there.  A broker that no longer leads drops the shard at once.
 
-A change is appended with acks=all, and counts when the HW has passed it; then the code that loads
-replays it, and only then is any client answered.
+A change is appended with acks=all, and no client is answered before the HW has passed it.  Where it
+counts only then, the code that loads replays it.
 
 Source: CoordinatorRuntime of Kafka 3.7 and later; GroupMetadataManager, TransactionStateManager.
 """
@@ -21,7 +21,7 @@ import math
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, TypeVar
 
 import trio
 
@@ -48,6 +48,16 @@ HW_POLL_S = 0.01
 LOAD_RETRY_S = 1.0
 LOADS_REMEMBERED = 50
 TOLD_AGAIN_MS = 10_000
+STORE_ERRORS: Final = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+}
+"""The error for a requester whose records could not be stored, by the error of the write."""
 
 R = TypeVar("R")
 S = TypeVar("S", bound=Shard[Any, Any])

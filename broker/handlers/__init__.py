@@ -29,6 +29,7 @@ from highwater.broker.handlers import (
     delete_acls,
     delete_groups,
     delete_records,
+    delete_share_group_state,
     delete_topics,
     describe_acls,
     describe_client_quotas,
@@ -49,6 +50,7 @@ from highwater.broker.handlers import (
     heartbeat,
     incremental_alter_configs,
     init_producer_id,
+    initialize_share_group_state,
     join_group,
     leader_and_isr,
     leave_group,
@@ -63,6 +65,8 @@ from highwater.broker.handlers import (
     offset_fetch,
     offset_for_leader_epoch,
     produce,
+    read_share_group_state,
+    read_share_group_state_summary,
     renew_delegation_token,
     sasl_authenticate,
     sasl_handshake,
@@ -71,6 +75,7 @@ from highwater.broker.handlers import (
     txn_offset_commit,
     update_features,
     update_metadata,
+    write_share_group_state,
     write_txn_markers,
 )
 from highwater.broker.network.handler_pool import handler_table
@@ -94,6 +99,9 @@ HANDLERS: tuple[ModuleType, ...] = (
     # transactions
     add_partitions_to_txn, add_offsets_to_txn, end_txn, txn_offset_commit, write_txn_markers,
     describe_transactions, list_transactions,
+    # the share coordinator
+    initialize_share_group_state, read_share_group_state, write_share_group_state,
+    delete_share_group_state, read_share_group_state_summary,
     # security and quotas
     sasl_handshake, sasl_authenticate, describe_acls, create_acls, delete_acls,
     describe_user_scram_credentials, alter_user_scram_credentials, describe_client_quotas,

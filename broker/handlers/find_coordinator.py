@@ -1,9 +1,12 @@
-"""FindCoordinator, API 10, v0-6: the broker that coordinates a group or a transactional id.
+"""FindCoordinator, API 10, v0-6: the broker that coordinates a group, a transactional id or the
+state of a share-partition.
 
 A group's coordinator leads the partition of __consumer_offsets to which the group belongs.  That
 topic is created at the first request for a group.  Transactional ids (v1) have __transaction_state
-in the same way.  While there is no leader the answer is COORDINATOR_NOT_AVAILABLE, and clients ask
-again.  From v4 on a request has several keys.
+in the same way, and share-partitions (v6) __share_group_state, while share.version is in use: their
+keys are of the form group:topic id:partition, and brokers alone may ask.  While there is no leader
+the answer is COORDINATOR_NOT_AVAILABLE, and clients ask again.  From v4 on a request has several
+keys.
 """
 
 from __future__ import annotations
@@ -16,9 +19,9 @@ from highwater.broker.context import Access, Api, Context, Need, Reply
 from highwater.broker.coordinator.runtime import Coordinator
 from highwater.broker.request.response import Response
 from highwater.kafka.errors import ErrorCode
+from highwater.kafka.features import SHARE_VERSION
 from highwater.kafka.security.acls import Operation, ResourceType
-from highwater.kafka.topic_names import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
-from highwater.kafka.types import Endpoint
+from highwater.kafka.topic_ids import from_text
 from highwater.kafka.wire.messages import FindCoordinatorResponse
 
 GROUP, TRANSACTION, SHARE = 0, 1, 2
@@ -26,6 +29,8 @@ FIRST_WITH_SHARE = 6
 
 
 def _needs(key: str, request: Any) -> tuple[Need, ...]:
+    if request.key_type == SHARE:
+        return (Need(Operation.CLUSTER_ACTION, ResourceType.CLUSTER),)
     kind = ResourceType.TRANSACTIONAL_ID if request.key_type == TRANSACTION else ResourceType.GROUP
     return (Need(Operation.DESCRIBE, kind, key),)
 
@@ -49,31 +54,31 @@ NOWHERE: dict[str, Any] = {"node_id": -1, "host": "", "port": -1}
 
 def handle(ctx: Context, request: Any) -> Reply | Awaitable[Reply]:
     kind = request.key_type if ctx.version >= 1 else GROUP
-    if kind not in (GROUP, TRANSACTION):
-        # share groups are not built, as in Kafka where they are not enabled
-        known = kind == SHARE and ctx.version >= FIRST_WITH_SHARE
-        code = ErrorCode.COORDINATOR_NOT_AVAILABLE if known else ErrorCode.INVALID_REQUEST
-        return error_response(ctx, request, code)
-    topic = GROUP_METADATA_TOPIC if kind == GROUP else TRANSACTION_STATE_TOPIC
+    if kind not in (GROUP, TRANSACTION, SHARE) or (
+        kind == SHARE and ctx.version < FIRST_WITH_SHARE
+    ):
+        return error_response(ctx, request, ErrorCode.INVALID_REQUEST)
+    if kind == SHARE and SHARE_VERSION not in dict(ctx.services.metadata.features):
+        return error_response(ctx, request, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    topic = _coordinator(ctx, kind).topic
     if not ctx.services.metadata.has_topic(topic):
         return _create(ctx, request, kind, topic)
     if ctx.version < FIRST_WITH_MANY:
         return _one(ctx, request, kind)
-    found = [(key, _find(ctx, kind, key)) for key in request.coordinator_keys]
+    found = [(key, *_find(ctx, kind, key)) for key in request.coordinator_keys]
     coordinators = [
         FindCoordinatorResponse.Coordinator(
-            key=key, error_code=int(_code(where)), error_message=None, **_place(where)
+            key=key, error_code=int(code), error_message=None, **where
         )
-        for key, where in found
+        for key, code, where in found
     ]
-    names = tuple(_code(where).name for _, where in found if where is None)
+    names = tuple(code.name for _, code, _ in found if code)
     return Response(FindCoordinatorResponse(coordinators=coordinators), error_names=names)
 
 
 def _one(ctx: Context, request: Any, kind: int) -> Response:
-    where = _find(ctx, kind, request.key)
-    code = _code(where)
-    answer = FindCoordinatorResponse(error_code=int(code), error_message=None, **_place(where))
+    code, where = _find(ctx, kind, request.key)
+    answer = FindCoordinatorResponse(error_code=int(code), error_message=None, **where)
     return Response(answer, error_names=(code.name,) if code else ())
 
 
@@ -88,31 +93,36 @@ async def _create(ctx: Context, request: Any, kind: int, topic: str) -> Reply:
     return error_response(ctx, request, ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
 
-def _find(ctx: Context, kind: int, key: str) -> tuple[int, Endpoint] | None:
+def _find(ctx: Context, kind: int, key: str) -> tuple[ErrorCode, dict[str, Any]]:
+    """The error, and where the coordinator is."""
+    if kind == SHARE and not _is_share_partition(key):
+        return ErrorCode.INVALID_REQUEST, NOWHERE
     metadata, coordinator = ctx.services.metadata, _coordinator(ctx, kind)
     tp = coordinator.partition_of(key)
     leader = metadata.leader_of(tp)
     endpoint = metadata.endpoint_of(leader, ctx.listener) if leader >= 0 else None
     if endpoint is not None:
-        return leader, endpoint
+        where = {"node_id": leader, "host": endpoint.host, "port": endpoint.port}
+        return ErrorCode.NONE, where
     gone = f"its leader, broker {leader}, is not there" if leader >= 0 else "it has no leader"
     coordinator.not_available(str(tp), gone)
-    return None
+    return ErrorCode.COORDINATOR_NOT_AVAILABLE, NOWHERE
+
+
+def _is_share_partition(key: str) -> bool:
+    """Whether it is group:topic id:partition."""
+    parts = key.split(":")
+    try:
+        from_text(parts[1])
+        int(parts[2])
+    except (IndexError, ValueError):
+        return False
+    return len(parts) == 3 and bool(parts[0].strip())
 
 
 def _coordinator(ctx: Context, kind: int) -> Coordinator[Any, Any]:
-    return ctx.services.groups if kind == GROUP else ctx.services.transactions
-
-
-def _code(where: tuple[int, Endpoint] | None) -> ErrorCode:
-    return ErrorCode.COORDINATOR_NOT_AVAILABLE if where is None else ErrorCode.NONE
-
-
-def _place(where: tuple[int, Endpoint] | None) -> dict[str, Any]:
-    if where is None:
-        return NOWHERE
-    node_id, endpoint = where
-    return {"node_id": node_id, "host": endpoint.host, "port": endpoint.port}
+    services = ctx.services
+    return (services.groups, services.transactions, services.share_states)[kind]
 
 
 def error_response(ctx: Context, request: Any, code: ErrorCode) -> Response:

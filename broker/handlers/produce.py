@@ -92,7 +92,7 @@ _ASK_AGAIN = frozenset(
     }
 )
 _NOTHING = memoryview(b"")
-INTERNAL_TOPICS = ("__consumer_offsets", "__transaction_state")
+INTERNAL_TOPICS = ("__consumer_offsets", "__transaction_state", "__share_group_state")
 
 
 def handle(ctx: Context, body: memoryview) -> Reply | Awaitable[Reply]:

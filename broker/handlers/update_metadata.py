@@ -56,6 +56,7 @@ async def _apply(ctx: Context, request: Any, admit: Callable[[], None]) -> Metad
     admit()
     deleted = await in_steps(services.metadata.apply(update, ctx.now_ms))
     services.groups.topics_deleted(deleted)
+    services.share_states.topics_deleted(services.metadata.take_gone_ids())
     services.purgatories.check("topic", (FIRST_NEWS, *update.topics))
     services.purgatories.check("ElectLeader", update.partitions())
     return update

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import IntEnum
 from functools import lru_cache, partial
 from statistics import fmean
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from highwater.base.event_loop import monotonic_ms
 from highwater.base.metrics import Family, Labels, Sample, labels
@@ -17,6 +17,7 @@ from highwater.broker.replica.partition import Partition
 from highwater.kafka.types import TopicPartition
 
 if TYPE_CHECKING:
+    from highwater.broker.coordinator.runtime import Coordinator
     from highwater.broker.services import Services
 
 Counted = Callable[[Partition], int]
@@ -90,7 +91,12 @@ def register_broker_metrics(
     _register_logs(services)
     metrics.collector(lambda: _controller_families(controller_gauges()))
     metrics.collector(lambda: _fetcher_families(services))
-    for kind, coordinator in (("group", services.groups), ("transaction", services.transactions)):
+    coordinators: dict[str, Coordinator[Any, Any]] = {
+        "group": services.groups,
+        "transaction": services.transactions,
+        "share": services.share_states,
+    }
+    for kind, coordinator in coordinators.items():
         name = f"kafka_server_{kind}_coordinator_metrics_partition_load_time_"
         metrics.gauge(f"{name}max", partial(_of_loads, coordinator.load_times, max))
         metrics.gauge(f"{name}avg", partial(_of_loads, coordinator.load_times, fmean))

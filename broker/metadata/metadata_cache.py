@@ -79,6 +79,7 @@ class MetadataCache:
         self._ids: dict[str, bytes] = {}
         self._names: dict[bytes, str] = {}
         """The names of topics by their ids."""
+        self._gone_ids: list[bytes] = []
         self.features: Levels = ()
         """The features in use, as the controller last named them."""
         self.features_epoch = NO_EPOCH
@@ -227,7 +228,9 @@ class MetadataCache:
                 yield
                 applied = 0
             applied += len(changes)
-            self._set_id(topic, update.topic_ids.get(topic))
+            topic_id = update.topic_ids.get(topic)
+            if topic_id is not None or any(changes.values()):
+                self._set_id(topic, topic_id)
             self._apply_topic(topic, changes, deleted)
         if update.all_topics is not None:
             for topic in [t for t in self._topics if t not in update.all_topics]:
@@ -236,11 +239,18 @@ class MetadataCache:
         self.told = True
         return list(deleted)
 
+    def take_gone_ids(self) -> list[bytes]:
+        """The ids of topics that were deleted since the last call."""
+        taken, self._gone_ids = self._gone_ids, []
+        return taken
+
     def _set_id(self, topic: str, topic_id: bytes | None) -> None:
         before = self._ids.get(topic)
         if before == topic_id:
             return
         if before is not None:
+            if topic_id is not None or topic not in self._topics:
+                self._gone_ids.append(before)
             del self._ids[topic]
             if self._names.get(before) == topic:
                 del self._names[before]

@@ -12,7 +12,7 @@ from highwater.cluster.leader_moves import elect_preferred
 from highwater.cluster.run_topics import NewTopic, create_new, delete_topic
 from highwater.kafka.types import TopicPartition
 
-INTERNAL = ("__consumer_offsets", "__transaction_state")
+INTERNAL = ("__consumer_offsets", "__transaction_state", "__share_group_state")
 SHOWN_S = 30.0
 """How long the harness's view of ZooKeeper may lag behind what the brokers know already."""
 

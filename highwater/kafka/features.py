@@ -23,6 +23,8 @@ from highwater.kafka.types import BrokerInfo
 TOPIC_IDS: Final = "highwater.topic.ids"
 GROUP_VERSION: Final = "group.version"
 """Kafka's feature: the consumer group protocol of KIP-848, whose members name topics by ids."""
+SHARE_VERSION: Final = "share.version"
+"""Kafka's feature: share groups (KIP-932), whose members name topics by ids, too."""
 TRANSACTION_VERSION: Final = "transaction.version"
 """Kafka's feature: from level 2 on, each end of a transaction gives its producer a new epoch."""
 SUPPORTED: Final = {GROUP_VERSION: 1, TRANSACTION_VERSION: 2, TOPIC_IDS: 1}
@@ -44,6 +46,7 @@ NEEDED: Final[dict[int, tuple[tuple[int, str], ...]]] = {
     9: ((10, TOPIC_IDS),),
     68: ((0, GROUP_VERSION),),
     69: ((0, GROUP_VERSION),),
+    **dict.fromkeys((*range(76, 80), *range(83, 88), *range(90, 93)), ((0, SHARE_VERSION),)),
 }
 """API key -> (version, the feature that it and later versions need)."""
 

@@ -51,7 +51,7 @@ from highwater.broker.coordinator.group.records import GroupLogRecord, GroupReco
 from highwater.broker.coordinator.group.shard import GroupShard
 from highwater.broker.coordinator.group.topic_patterns import MayDescribe
 from highwater.broker.coordinator.pending import Waiting
-from highwater.broker.coordinator.runtime import Coordinator
+from highwater.broker.coordinator.runtime import STORE_ERRORS, Coordinator
 from highwater.broker.metadata.metadata_cache import MetadataCache
 from highwater.broker.settings.group_configs import (
     HEARTBEAT_INTERVAL,
@@ -71,16 +71,6 @@ _WHY = {
     JOINING: "did not join again in time",
     SYNCING: "did not sync in time",
 }
-_STORE_ERRORS = {
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
-    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
-    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
-    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
-}
-"""The error for a member whose records could not be stored, by the error of the write."""
 
 
 class CachedTopics:
@@ -297,7 +287,7 @@ class ConsumerGroups(Coordinator[GroupShard, GroupLogRecord]):
             refused = error is not ErrorCode.NONE
             if ticket is None:
                 return Outcome()
-            code = _STORE_ERRORS.get(error, error)
+            code = STORE_ERRORS.get(error, error)
             if answer is not None:
                 return Outcome(answers=[(ticket, answer(code))])
             return Outcome(answers=[(ticket, Beat(code) if code else step.answer)])

@@ -24,6 +24,7 @@ from highwater.kafka.config.log_rows import LogProperties
 from highwater.kafka.config.property_row import DOUBLE_MAX, HOUR_MS, INT_MAX, LONG_MAX
 from highwater.kafka.config.replication_rows import ReplicationProperties
 from highwater.kafka.config.server_rows import BrokerProperties, NetworkProperties, QuotaProperties
+from highwater.kafka.config.share_rows import ShareProperties
 from highwater.kafka.config.topic_rows import (
     FLUSH_MS,
     RETENTION_MS,
@@ -37,6 +38,7 @@ __all__ = ["DOUBLE_MAX", "HOUR_MS", "INT_MAX", "LONG_MAX", "Config"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Config(
+    ShareProperties,
     CoordinatorProperties,
     ReplicationProperties,
     CleanerProperties,

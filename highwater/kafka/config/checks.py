@@ -128,6 +128,7 @@ def check(config: Config) -> list[str]:
     _check_identity(config, require)
     _check_sizes(config, require)
     _check_consumer_groups(config, require)
+    _check_share_groups(config, require)
     try:
         parse_listeners(config)
     except ListenerError as error:
@@ -260,4 +261,15 @@ def _check_consumer_groups(config: Config, require: Any) -> None:
         config.group_consumer_assignors,
         "names no assignor",
         "name uniform or range, or leave it out",
+    )
+
+
+def _check_share_groups(config: Config, require: Any) -> None:
+    updates = config.share_coordinator_snapshot_update_records_per_snapshot
+    require(
+        updates <= 500,
+        "share.coordinator.snapshot.update.records.per.snapshot",
+        updates,
+        "more than 500",
+        "lower it, or a coordinator that takes over reads for too long",
     )

@@ -37,7 +37,9 @@ MIGRATION = "the migration to KRaft is not built"
 KRAFT = "a KRaft property, and this is ZooKeeper mode"
 
 KRAFT_ALONE = "KRaft alone; Apache Kafka in ZooKeeper mode does not use it either"
-GROUPS = "share groups are not built, and the group coordinator has no such switches"
+GROUPS = "the group coordinator has no such switches"
+SHARE = "share groups begin with share.version, and their number has no limit"
+PARTITIONS_SIDE = "leaders of partitions do not serve share groups yet"
 JVM = "the metrics of the JVM; highwater.metrics.port serves this broker's"
 THREADS = "there are no such threads; the work is done by tasks and one pool of threads"
 PURGATORY = "finished operations leave the purgatory at once"
@@ -123,6 +125,11 @@ REFUSED: Sequence[Property] = (
         State.REFUSED,
         CLASSES,
         ("client.quota.callback.class", Kind.CLASS, None),
+        (
+            "group.share.persister.class.name",
+            Kind.STRING,
+            "org.apache.kafka.server.share.persister.DefaultStatePersister",
+        ),
         ("kafka.metrics.reporters", Kind.LIST, ""),
         ("metric.reporters", Kind.LIST, ""),
     ),
@@ -246,20 +253,37 @@ WITHOUT_EFFECT: Sequence[Property] = (
         ("group.coordinator.new.enable", Kind.BOOLEAN, False),
         ("group.coordinator.rebalance.protocols", Kind.LIST, "classic"),
         ("group.coordinator.threads", Kind.INT, 1),
-        ("group.share.delivery.count.limit", Kind.INT, 5),
-        ("group.share.enable", Kind.BOOLEAN, False),
+        ("group.share.assignors", Kind.LIST, "simple"),
         ("group.share.heartbeat.interval.ms", Kind.INT, 5000),
-        ("group.share.max.groups", Kind.SHORT, 10),
+        ("group.share.initialize.retry.interval.ms", Kind.INT, 30000),
         ("group.share.max.heartbeat.interval.ms", Kind.INT, 15000),
         ("group.share.max.record.lock.duration.ms", Kind.INT, 60000),
         ("group.share.max.session.timeout.ms", Kind.INT, 60000),
-        ("group.share.max.size", Kind.SHORT, 200),
+        ("group.share.max.size", Kind.INT, 200),
         ("group.share.min.heartbeat.interval.ms", Kind.INT, 5000),
         ("group.share.min.record.lock.duration.ms", Kind.INT, 15000),
         ("group.share.min.session.timeout.ms", Kind.INT, 45000),
-        ("group.share.partition.max.record.locks", Kind.INT, 200),
         ("group.share.record.lock.duration.ms", Kind.INT, 30000),
         ("group.share.session.timeout.ms", Kind.INT, 45000),
+    ),
+    *rows(
+        State.WITHOUT_EFFECT,
+        SHARE,
+        ("group.share.enable", Kind.BOOLEAN, False),
+        ("group.share.max.groups", Kind.SHORT, 10),
+    ),
+    *rows(
+        State.WITHOUT_EFFECT,
+        PARTITIONS_SIDE,
+        ("group.share.delivery.count.limit", Kind.INT, 5),
+        ("group.share.max.share.sessions", Kind.INT, 2000),
+        ("group.share.partition.max.record.locks", Kind.INT, 2000),
+    ),
+    *rows(
+        State.WITHOUT_EFFECT,
+        THREADS,
+        ("share.coordinator.append.linger.ms", Kind.INT, -1),
+        ("share.coordinator.threads", Kind.INT, 1),
     ),
     *rows(
         State.WITHOUT_EFFECT,
@@ -308,11 +332,13 @@ WITHOUT_EFFECT: Sequence[Property] = (
         ("delete.records.purgatory.purge.interval.requests", Kind.INT, 1),
         ("fetch.purgatory.purge.interval.requests", Kind.INT, 1000),
         ("producer.purgatory.purge.interval.requests", Kind.INT, 1000),
+        ("share.fetch.purgatory.purge.interval.requests", Kind.INT, 1000),
     ),
     *rows(
         State.WITHOUT_EFFECT,
         LOADING,
         ("offsets.load.buffer.size", Kind.INT, 5242880),
+        ("share.coordinator.load.buffer.size", Kind.INT, 5242880),
         ("transaction.state.log.load.buffer.size", Kind.INT, 5242880),
     ),
     *rows(

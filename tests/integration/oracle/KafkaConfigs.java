@@ -6,6 +6,8 @@ import org.apache.kafka.common.config.ConfigDef;
 /** Apache Kafka's properties of brokers and topics as lines: kind, name, type, default, range, update mode or synonyms.
  *
  * java -cp "$(scripts/apache-kafka fetch)/libs/*" tests/integration/oracle/KafkaConfigs.java > tests/unit/highwater/kafka/config/kafka_configs.tsv
+ *
+ * With the classes of Apache Kafka 4.2 it prints those of share groups, which go to the end as lines of the kind "share".
  */
 public class KafkaConfigs {
     static String text(Object value) {

@@ -7,7 +7,6 @@ that needs a new target, and a member's epoch says to which target it has come.
 
     members         one member: its subscription and its current assignment                 pure
     records         the stored keys and values                                              pure
-    field_reader    fields of records, one after the other                                  pure
     xxh3            the hash of topics that a group's record has                            pure
     consumer_group  one group, made from its records                                        pure
     assignors       uniform and range: targets of members                                   pure

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from struct import Struct
 from struct import error as StructError
 
-from highwater.broker.coordinator.group.consumer.field_reader import Fields
+from highwater.broker.coordinator.record_fields import Fields
 
 CONSUMER = "consumer"
 """The protocol type of consumers."""

@@ -5,12 +5,13 @@ Source: ConsumerGroupMember, MemberState of Kafka's group coordinator.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import IntEnum
 
-Partitions = Mapping[bytes, frozenset[int]]
-"""Topic id -> partitions; never an empty set."""
+from highwater.broker.coordinator import record_fields
+
+Partitions = record_fields.Partitions
 NOTHING: Partitions = {}
 LEFT = -1
 AWAY = -2

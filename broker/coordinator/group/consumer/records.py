@@ -9,8 +9,7 @@
     key v8   group, member   value v0   the member's epoch, state and partitions
     key v16  group, regex    value v0   the topics that match a regular expression
 
-A null value (a tombstone) deletes what the key names.  Values are in flexible versions (KIP-482);
-tagged fields that are not known are skipped.
+A null value (a tombstone) deletes what the key names.  Values are in flexible versions.
 
 Source: the schemas of Kafka's group coordinator (group-coordinator/src/main/resources).
 """
@@ -22,7 +21,6 @@ from dataclasses import dataclass
 from struct import Struct
 from typing import Any, Final
 
-from highwater.broker.coordinator.group.consumer.field_reader import Fields
 from highwater.broker.coordinator.group.consumer.members import (
     Classic,
     Current,
@@ -30,6 +28,14 @@ from highwater.broker.coordinator.group.consumer.members import (
     Partitions,
     Resolved,
     Subscription,
+)
+from highwater.broker.coordinator.record_fields import (
+    Fields,
+    key_text,
+    partitions,
+    tags,
+    text,
+    texts,
 )
 from highwater.kafka.wire.varint import uvarint
 
@@ -109,48 +115,23 @@ CONSUMER_RECORDS: Final = (
 # ---------------------------------------------------------------------------------- writing
 
 
-def _key_text(text: str) -> bytes:
-    data = text.encode()
-    return _INT16.pack(len(data)) + data
-
-
-def _text(text: str | None) -> bytes:
-    if text is None:
-        return b"\0"
-    data = text.encode()
-    return uvarint(len(data) + 1) + data
-
-
-def _texts(texts: tuple[str, ...]) -> bytes:
-    return uvarint(len(texts) + 1) + b"".join(map(_text, texts))
-
-
-def _partitions(partitions: Partitions) -> bytes:
-    parts = [uvarint(len(partitions) + 1)]
-    for topic_id, numbers in partitions.items():
-        parts.append(topic_id + uvarint(len(numbers) + 1))
-        parts += (_INT32.pack(number) for number in sorted(numbers))
-        parts.append(b"\0")
-    return b"".join(parts)
-
-
 def _encode_epoch(value: GroupEpoch) -> bytes:
     if not value.metadata_hash:
         return _INT32.pack(value.epoch) + b"\0"
-    return _INT32.pack(value.epoch) + b"\1\0\x08" + _INT64.pack(value.metadata_hash)
+    return _INT32.pack(value.epoch) + tags((_METADATA_HASH, _INT64.pack(value.metadata_hash)))
 
 
 def _encode_member(value: Subscription) -> bytes:
     return b"".join(
         (
-            _text(value.instance_id),
-            _text(value.rack_id),
-            _text(value.client_id),
-            _text(value.client_host),
-            _texts(value.topics),
-            _text(value.regex or None),
+            text(value.instance_id),
+            text(value.rack_id),
+            text(value.client_id),
+            text(value.client_host),
+            texts(value.topics),
+            text(value.regex or None),
             _INT32.pack(value.rebalance_timeout_ms),
-            _text(value.assignor),
+            text(value.assignor),
             b"\0" if value.classic is None else _encode_classic(value.classic),
         )
     )
@@ -161,9 +142,8 @@ def _encode_classic(value: Classic) -> bytes:
     session = _INT32.pack(value.session_timeout_ms)
     parts = [_PRESENT, session, uvarint(len(value.protocols) + 1)]
     for name, metadata in value.protocols:
-        parts += (_text(name), uvarint(len(metadata) + 1), metadata, b"\0")
-    data = b"".join((*parts, b"\0"))
-    return b"".join((b"\1", uvarint(_CLASSIC), uvarint(len(data)), data))
+        parts += (text(name), uvarint(len(metadata) + 1), metadata, b"\0")
+    return tags((_CLASSIC, b"".join((*parts, b"\0"))))
 
 
 def _encode_current(value: Current) -> bytes:
@@ -172,8 +152,8 @@ def _encode_current(value: Current) -> bytes:
             _INT32.pack(value.epoch),
             _INT32.pack(value.previous_epoch),
             bytes((value.state,)),
-            _partitions(value.assigned),
-            _partitions(value.revoking),
+            partitions(value.assigned),
+            partitions(value.revoking),
             b"\0",
         )
     )
@@ -181,11 +161,11 @@ def _encode_current(value: Current) -> bytes:
 
 def _encode_regex(value: Resolved) -> bytes:
     times = _INT64.pack(value.version) + _INT64.pack(value.timestamp_ms)
-    return _texts(value.topics) + times + b"\0"
+    return texts(value.topics) + times + b"\0"
 
 
 def _encode_target(value: Partitions) -> bytes:
-    return _partitions(value) + b"\0"
+    return partitions(value) + b"\0"
 
 
 def _encode_target_epoch(value: int) -> bytes:
@@ -284,9 +264,9 @@ def encode(record: ConsumerRecord) -> tuple[bytes, bytes | None]:
     """Key and value."""
     number = _NUMBERS[type(record)]
     kind = _KINDS[number]
-    key = _INT16.pack(number) + _key_text(record.group_id)
+    key = _INT16.pack(number) + key_text(record.group_id)
     if kind.second:
-        key += _key_text(getattr(record, kind.second))
+        key += key_text(getattr(record, kind.second))
     if record.value is None:
         return key, None
     if number == 4:

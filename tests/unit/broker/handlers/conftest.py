@@ -19,6 +19,7 @@ from highwater.base.event_loop import monotonic_ms
 from highwater.broker.admin.producer_ids import ProducerIds
 from highwater.broker.context import Context, Delayed, Feeding
 from highwater.broker.coordinator.group.coordinator import GroupCoordinator
+from highwater.broker.coordinator.share.coordinator import ShareCoordinator
 from highwater.broker.coordinator.transaction.coordinator import TransactionCoordinator
 from highwater.broker.handlers import update_metadata
 from highwater.broker.log.log_manager import LogManager
@@ -31,6 +32,7 @@ from highwater.broker.request.purgatory import CompletionSink, Purgatories
 from highwater.broker.request.request_metrics import Metrics
 from highwater.broker.request.response import Part, Response
 from highwater.broker.services import Services
+from highwater.broker.share.state_links import StateLinks
 from highwater.kafka import znodes
 from highwater.kafka.config import Config
 from highwater.kafka.errors import ApiError, ErrorCode
@@ -126,6 +128,8 @@ class Asker:
             config, world, logs, broker_id, is_alive=metadata.is_alive,
             completed=completions.add, zk=lambda: self.services.session,
         )  # fmt: skip
+        coordinated = config, world, replicas, metadata, purgatories, completions.add
+        share_states = ShareCoordinator(*coordinated)
         self.services = Services(
             config=config,
             world=world,
@@ -137,12 +141,10 @@ class Asker:
             purgatories=purgatories,
             completions=completions,
             metrics=Metrics(),
-            groups=GroupCoordinator(
-                config, world, replicas, metadata, purgatories, completions.add
-            ),
-            transactions=TransactionCoordinator(
-                config, world, replicas, metadata, purgatories, completions.add
-            ),
+            groups=GroupCoordinator(*coordinated),
+            transactions=TransactionCoordinator(*coordinated),
+            share_states=share_states,
+            persister=StateLinks(config, world, metadata, share_states, trio.lowlevel.checkpoint),
             broker_epoch=BrokerEpoch(10),
             session=zk,
             candidate=self.controller,

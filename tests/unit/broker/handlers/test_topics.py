@@ -280,6 +280,28 @@ async def test_metadata_creates_internal_topics_with_their_configuration(b: Any)
     assert codes(found.topics) == {"__transaction_state": "INVALID_REPLICATION_FACTOR"}
 
 
+@in_broker(
+    share_coordinator_state_topic_num_partitions=7,
+    share_coordinator_state_topic_replication_factor=2,
+    share_coordinator_state_topic_min_isr=1,
+    share_coordinator_state_topic_segment_bytes=1000,
+)
+async def test_the_topic_of_share_groups_has_its_configuration(b: Any) -> None:
+    asked = MetadataRequest.MetadataRequestTopic(name="__share_group_state")
+    found = await b.ask(metadata, 12, MetadataRequest(topics=[asked]))
+    assert codes(found.topics) == {"__share_group_state": "LEADER_NOT_AVAILABLE"}
+    assert found.topics[0].is_internal
+    stored = await b.stored_topic("__share_group_state")
+    assert (len(stored), {len(replicas) for replicas in stored.values()}) == (7, {2})
+    assert await b.stored_config("__share_group_state") == {
+        "cleanup.policy": "delete",
+        "compression.type": "producer",
+        "min.insync.replicas": "1",
+        "retention.ms": "-1",
+        "segment.bytes": "1000",
+    }
+
+
 @in_broker()
 async def test_topic_ids_are_not_known(b: Any) -> None:
     import uuid

@@ -149,6 +149,13 @@ def test_times_of_consumer_groups_lie_within_their_bounds() -> None:
     assert config.group_consumer_session_timeout_ms == 5001
 
 
+def test_snapshots_of_share_groups_state_are_not_too_far_apart() -> None:
+    name = "share.coordinator.snapshot.update.records.per.snapshot"
+    (line,) = complaints(f"{name}=501")
+    assert line.startswith(name)
+    assert config_of(f"{name}=0").share_coordinator_snapshot_update_records_per_snapshot == 0
+
+
 def test_all_complaints_come_at_once() -> None:
     assert len(complaints("num.io.threads=0\nnum.network.threads=x\n")) == 2
 

@@ -1,7 +1,8 @@
 """The table of configuration against Apache Kafka's own, and against the code that it describes.
 
-kafka_configs.tsv holds facts of Apache Kafka 3.9.2; tests/integration/oracle/KafkaConfigs.java
-prints them; its head says how to run it.
+kafka_configs.tsv holds facts of Apache Kafka 3.9.2, and of 4.2.0 those of share groups (lines that
+begin with "share", there "broker"); tests/integration/oracle/KafkaConfigs.java prints them; its
+head says how to run it.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ def facts(kind: str) -> dict[str, Fact]:
     return {p[1]: Fact(*p[1:]) for p in parts if p[0] == kind}
 
 
-BROKERS, TOPICS = facts("broker"), facts("topic")
+BROKERS, TOPICS = facts("broker") | facts("share"), facts("topic")
 BUILT = [
     pytest.param(row, id=f"{where} {row.name}")
     for where, table in (("broker", BROKER), ("topic", TOPIC))
@@ -54,7 +55,7 @@ BUILT = [
 
 
 def test_every_property_of_kafka_has_a_row_and_no_other() -> None:
-    assert len(BROKERS) == 329
+    assert (len(facts("broker")), len(facts("share"))) == (329, 30)
     assert {n for n in BROKER if not n.startswith(OUR_OWN)} == set(BROKERS)
     assert set(TOPIC) == set(TOPICS)
 

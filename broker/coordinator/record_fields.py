@@ -1,14 +1,55 @@
-"""Fields of records and of consumers' own bytes, read one after the other."""
+"""Fields of records in the coordinators' topics, written and read in flexible versions (KIP-482);
+and of consumers' own bytes.
+
+Tagged fields that are not known are skipped.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from struct import Struct
 
-from highwater.broker.coordinator.group.consumer.members import Partitions
-from highwater.kafka.wire.varint import read_uvarint
+from highwater.kafka.wire.varint import read_uvarint, uvarint
+
+Partitions = Mapping[bytes, frozenset[int]]
+"""Topic id -> partitions; never an empty set."""
 
 _INT16 = Struct(">h")
 _INT32 = Struct(">i")
+
+
+def key_text(text: str) -> bytes:
+    """A string in a key, which has no flexible version."""
+    data = text.encode()
+    return _INT16.pack(len(data)) + data
+
+
+def text(value: str | None) -> bytes:
+    if value is None:
+        return b"\0"
+    data = value.encode()
+    return uvarint(len(data) + 1) + data
+
+
+def texts(values: Sequence[str]) -> bytes:
+    return uvarint(len(values) + 1) + b"".join(map(text, values))
+
+
+def partitions(value: Partitions) -> bytes:
+    parts = [uvarint(len(value) + 1)]
+    for topic_id, numbers in value.items():
+        parts.append(topic_id + uvarint(len(numbers) + 1))
+        parts += (_INT32.pack(number) for number in sorted(numbers))
+        parts.append(b"\0")
+    return b"".join(parts)
+
+
+def tags(*fields: tuple[int, bytes]) -> bytes:
+    """A section of tagged fields, in the order of their numbers."""
+    parts = [uvarint(len(fields))]
+    for number, data in fields:
+        parts += (uvarint(number), uvarint(len(data)), data)
+    return b"".join(parts)
 
 
 class Fields:
