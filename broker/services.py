@@ -108,6 +108,7 @@ class Services:
         self.quotas = Quotas(self.config)
         self.dynamic = DynamicBrokerConfig(self.config)
         self.groups.configs.session = lambda: self.session
+        self.groups.persister = self.persister
 
     def followed(self) -> dict[str, int]:
         """By folder of announcements, the number of the last one that was applied; none while there

@@ -1,9 +1,9 @@
 """DescribeGroups, API 15, v0-6: members and state of groups.
 
 A group that does not exist is Dead, and so is one of the consumer protocol, which
-ConsumerGroupDescribe shows; from v6 on, that is GROUP_ID_NOT_FOUND as well, with a message
-(KIP-1043).  Subscriptions and assignments are shown in Stable alone: at other times they are not
-those in force.
+ConsumerGroupDescribe shows, and a share group, which ShareGroupDescribe shows; from v6 on, that is
+GROUP_ID_NOT_FOUND as well, with a message (KIP-1043).  Subscriptions and assignments are shown in
+Stable alone: at other times they are not those in force.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ from __future__ import annotations
 from typing import Any
 
 from highwater.broker.context import Access, Api, Context, Reply, of
-from highwater.broker.coordinator.group.consumer.consumer_group import ConsumerGroup
 from highwater.broker.coordinator.group.group import Group, State
+from highwater.broker.coordinator.group.shard import Shown
+from highwater.broker.coordinator.group.share.share_group import ShareGroup
 from highwater.broker.request.response import Response
 from highwater.kafka.errors import ApiError, ErrorCode
 from highwater.kafka.security.acls import Operation, ResourceType
@@ -49,11 +50,12 @@ def handle(ctx: Context, request: Any) -> Reply:
     return Response(DescribeGroupsResponse(groups=groups), error_names=tuple(names))
 
 
-def _described(ctx: Context, group_id: str, group: ConsumerGroup | Group | None) -> Any:
+def _described(ctx: Context, group_id: str, group: Shown | None) -> Any:
     if not isinstance(group, Group):
         if ctx.version < FIRST_WITH_NOT_FOUND:
             return _failed(group_id, ErrorCode.NONE, State.DEAD.value)
-        why = "there is no such group" if group is None else "ConsumerGroupDescribe shows it"
+        shown_by = "ShareGroup" if isinstance(group, ShareGroup) else "ConsumerGroup"
+        why = "there is no such group" if group is None else f"{shown_by}Describe shows it"
         message = f"{group_id} is not a classic group: {why}"
         return _failed(group_id, ErrorCode.GROUP_ID_NOT_FOUND, State.DEAD.value, message)
     stable = group.state is State.STABLE

@@ -1,6 +1,6 @@
 """ListGroups, API 16, v0-5: the groups that this broker coordinates.
 
-v4 filters by state, v5 by type: classic or consumer.  COORDINATOR_LOAD_IN_PROGRESS may
+v4 filters by state, v5 by type: classic, consumer or share.  COORDINATOR_LOAD_IN_PROGRESS may
 accompany the groups that are loaded.
 """
 
@@ -11,7 +11,8 @@ from typing import Any
 from highwater.broker.context import Access, Api, Context, Reply
 from highwater.broker.coordinator.group.consumer.consumer_group import ConsumerGroup
 from highwater.broker.coordinator.group.consumer.embedded import CONSUMER
-from highwater.broker.coordinator.group.group import Group
+from highwater.broker.coordinator.group.shard import Shown
+from highwater.broker.coordinator.group.share.share_group import ShareGroup
 from highwater.broker.request.response import Response
 from highwater.kafka.errors import ErrorCode
 from highwater.kafka.security.acls import Operation, ResourceType
@@ -24,7 +25,8 @@ API = Api(
     access=Access(inside="groups that it may not describe are hidden"),
 )
 
-CLASSIC, OF_CONSUMERS = "classic", "consumer"
+CLASSIC, OF_CONSUMERS, SHARE = "classic", "consumer", "share"
+"""The types; a share group's protocol type has the same name."""
 
 
 def handle(ctx: Context, request: Any) -> Reply:
@@ -49,11 +51,15 @@ def handle(ctx: Context, request: Any) -> Reply:
     return Response(answer, error_names=(code.name,) if code else ())
 
 
-def _type(group: ConsumerGroup | Group) -> str:
+def _type(group: Shown) -> str:
+    if isinstance(group, ShareGroup):
+        return SHARE
     return OF_CONSUMERS if isinstance(group, ConsumerGroup) else CLASSIC
 
 
-def _protocol_type(group: ConsumerGroup | Group) -> str:
+def _protocol_type(group: Shown) -> str:
+    if isinstance(group, ShareGroup):
+        return SHARE
     return CONSUMER if isinstance(group, ConsumerGroup) else group.protocol_type or ""
 
 

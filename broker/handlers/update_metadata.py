@@ -56,7 +56,9 @@ async def _apply(ctx: Context, request: Any, admit: Callable[[], None]) -> Metad
     admit()
     deleted = await in_steps(services.metadata.apply(update, ctx.now_ms))
     services.groups.topics_deleted(deleted)
-    services.share_states.topics_deleted(services.metadata.take_gone_ids())
+    gone = services.metadata.take_gone_ids()
+    services.share_states.topics_deleted(gone)
+    services.groups.share_topics_deleted(gone)
     services.purgatories.check("topic", (FIRST_NEWS, *update.topics))
     services.purgatories.check("ElectLeader", update.partitions())
     return update

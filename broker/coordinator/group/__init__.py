@@ -10,9 +10,11 @@ which is not stored and simply starts again elsewhere.
     rebalance    join, sync, heartbeat, leave: the protocol on one group                 pure
     consumer/    the consumer protocol of KIP-848: members are assigned here               pure
     topic_patterns   regular expressions that stand for topics                         pure
-    rebalance_meter  how often consumer groups take a new epoch                        pure
+    rebalance_meter  how often groups of a kind take a new epoch                       pure
     moves        a living group's move between the two protocols                       pure
     consumer_groups  the shell's part for the consumer protocol
+    share/       share groups (KIP-932)                                                 pure
+    share_groups, share_offsets  the shell's parts for share groups
     offsets      commit, fetch, delete and expiry of one group's offsets                 pure
     shard        the groups of one partition; writes that wait for the HW                pure
     coordinator  the shell: requests in, appends, timers and answers out

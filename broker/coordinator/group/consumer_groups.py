@@ -156,17 +156,19 @@ class ConsumerGroups(Coordinator[GroupShard, GroupLogRecord]):
         return GROUP_VERSION in dict(self.metadata.features)
 
     def consumer_steps(self, group: ConsumerGroup) -> Steps:
-        limits = self.consumer_limits
-        if own := self.configs.of(group.group_id):
+        limits, name, of = self.consumer_limits, group.group_id, self.configs
+        if of.of(name):
             limits = replace(
                 limits,
-                session_timeout_ms=own.get(SESSION_TIMEOUT, limits.session_timeout_ms),
-                heartbeat_interval_ms=own.get(HEARTBEAT_INTERVAL, limits.heartbeat_interval_ms),
+                session_timeout_ms=of.number(name, SESSION_TIMEOUT, limits.session_timeout_ms),
+                heartbeat_interval_ms=of.number(
+                    name, HEARTBEAT_INTERVAL, limits.heartbeat_interval_ms
+                ),
             )
         return Steps(group, limits, self.topics, topic_patterns.check)
 
-    def _want_configs(self) -> None:
-        """Has the groups' properties read, when the first consumer group needs them."""
+    def want_configs(self) -> None:
+        """Has the groups' properties read, when the first group needs them."""
         if not self.configs.wanted and self._nursery is not None:
             self.configs.wanted = True
             self._nursery.start_soon(self.configs.load)
@@ -189,13 +191,13 @@ class ConsumerGroups(Coordinator[GroupShard, GroupLogRecord]):
         if not group_id:
             raise ApiError(ErrorCode.INVALID_REQUEST, "GroupId can't be empty; set group.id")
         check(request, version, self.consumer_limits.assignors)
-        self._want_configs()
+        self.want_configs()
         shard = self._named(group_id)
         group = shard.groups.get(group_id)
         if group is None and request.epoch != 0:
             raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no consumer group {group_id}")
         if group is None:
-            group = shard.group(group_id)
+            group = shard.new_group(group_id)
         try:
             wanted = self._beat(shard, group, request, ticket)
             if wanted and group.consumer is not None and not group.consumer.is_resolving:
@@ -400,7 +402,7 @@ class ConsumerGroups(Coordinator[GroupShard, GroupLogRecord]):
 
     def consumers_loaded(self, shard: GroupShard, group: Group) -> None:
         assert group.consumer is not None
-        self._want_configs()
+        self.want_configs()
         self._take(shard, group, self.consumer_steps(group.consumer).loaded())
 
     def end_of_consumers(self, group: Group) -> Outcome:

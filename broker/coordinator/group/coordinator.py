@@ -19,9 +19,7 @@ import trio
 
 from highwater.base.event_loop import monotonic_ms
 from highwater.broker.coordinator.group import offsets
-from highwater.broker.coordinator.group.consumer.consumer_group import ConsumerGroup
 from highwater.broker.coordinator.group.consumer.consumer_steps import MEMBER_TIMERS
-from highwater.broker.coordinator.group.consumer_groups import ConsumerGroups
 from highwater.broker.coordinator.group.group import (
     REBALANCE,
     SESSION,
@@ -43,7 +41,10 @@ from highwater.broker.coordinator.group.shard import (
     GroupShard,
     GroupWrite,
     PendingMarker,
+    ShareWrite,
+    Shown,
 )
+from highwater.broker.coordinator.group.share_offsets import ShareOffsets
 from highwater.broker.coordinator.pending import Waiting
 from highwater.broker.coordinator.runtime import ALL
 from highwater.broker.coordinator.shard import PendingWrite
@@ -61,7 +62,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-class GroupCoordinator(ConsumerGroups):
+class GroupCoordinator(ShareOffsets):
     topic = GROUP_METADATA_TOPIC
     coordinates = "groups"
 
@@ -86,12 +87,14 @@ class GroupCoordinator(ConsumerGroups):
                 self.consumers_loaded(shard, group)
             elif group.group_id in shard.groups:
                 self._apply(shard, group, self._steps(group).loaded())
+        self.share_groups_loaded(shard)
 
     def gave_up(self, shard: GroupShard) -> None:
         for group in shard.groups.values():
             self._apply(shard, group, self._steps(group).unloaded())
             if group.consumer is not None:
                 group.consumer.dead = True
+        self.share_groups_unloaded(shard)
         for timer in shard.timers.values():
             timer.cancel()
 
@@ -116,6 +119,8 @@ class GroupCoordinator(ConsumerGroups):
             raise ApiError(ErrorCode.INVALID_SESSION_TIMEOUT)
         group = shard.groups.get(group_id)
         if group is None:
+            if group_id in shard.share_groups:
+                raise ApiError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
             if request.member_id:
                 raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID)
             group = shard.group(group_id)
@@ -207,7 +212,7 @@ class GroupCoordinator(ConsumerGroups):
         if group is None:
             if generation >= 0:
                 raise ApiError(ErrorCode.ILLEGAL_GENERATION)
-            group = shard.group(group_id)
+            group = shard.new_group(group_id)
         if not knows_epochs and group.consumer is not None:
             member = group.consumer.members.get(member_id)
             if member is not None and member.subscription.classic is None:
@@ -237,7 +242,7 @@ class GroupCoordinator(ConsumerGroups):
         if group is None:
             if member[2] >= 0:
                 raise ApiError(ErrorCode.ILLEGAL_GENERATION)
-            group = shard.group(group_id)
+            group = shard.new_group(group_id)
         code, outcome = offsets.commit_in_transaction(group, *member, producer, committed, ticket)
         self._apply(shard, group, outcome, verification)
         if code is not ErrorCode.NONE:
@@ -267,6 +272,7 @@ class GroupCoordinator(ConsumerGroups):
         """`member` is (id, epoch), which are checked in a group of the consumer protocol."""
         if member != (None, -1):
             self._check_epoch(group_id, *member)
+        self.check_has_offsets(group_id)
         group = self.shard_of(group_id).groups.get(group_id)
         return offsets.fetch(group, tps, require_stable, timed_out=timed_out)
 
@@ -320,6 +326,9 @@ class GroupCoordinator(ConsumerGroups):
 
     def delete_group(self, group_id: str, ticket: Waiting) -> None:
         shard = self.shard_of(group_id)
+        if group_id in shard.share_groups:
+            self.delete_share_group(shard, shard.share_groups[group_id], ticket)
+            return
         group = shard.groups.get(group_id)
         if group is None:
             raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND)
@@ -329,15 +338,14 @@ class GroupCoordinator(ConsumerGroups):
         self._apply(shard, group, outcome)
         shard.drop_if_unused(group)
 
-    def describe(self, group_id: str) -> ConsumerGroup | Group | None:
+    def describe(self, group_id: str) -> Shown | None:
         """What clients are shown of a group."""
-        group = self.shard_of(group_id).groups.get(group_id)
-        return None if group is None else group.shown
+        return self.shard_of(group_id).shown(group_id)
 
-    def groups(self) -> tuple[ErrorCode, list[ConsumerGroup | Group]]:
+    def groups(self) -> tuple[ErrorCode, list[Shown]]:
         """What clients are shown of all groups that this broker coordinates, and whether more are
         being loaded."""
-        found: list[ConsumerGroup | Group] = []
+        found: list[Shown] = []
         code = ErrorCode.NONE
         for _, shard in sorted(self.shards.items()):
             if not shard.leads:
@@ -346,8 +354,7 @@ class GroupCoordinator(ConsumerGroups):
                 code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
                 continue
             self.advance(shard)
-            shown = (group.shown for group in shard.groups.values())
-            found += (group for group in shown if group is not None)
+            found += shard.all_shown()
         return code, found
 
     # ---------------------------------------------------------------- carrying out
@@ -378,7 +385,7 @@ class GroupCoordinator(ConsumerGroups):
                 self._apply(shard, group, write.then(ErrorCode.NONE))
             return
         try:
-            end_offset = self._append_records(shard, write, verification)
+            end_offset = self._append_records(shard, write.records, write.producer, verification)
         except ApiError as e:
             log.warning(
                 "group %s: nothing could be appended to %s: %s",
@@ -405,18 +412,22 @@ class GroupCoordinator(ConsumerGroups):
         self._wait_for_hw(shard, pending, self.config.offsets_commit_timeout_ms)
 
     def _append_records(
-        self, shard: GroupShard, write: Write, verification: Verification | None
+        self,
+        shard: GroupShard,
+        records: Iterable[GroupLogRecord],
+        producer: tuple[int, int] | None = None,
+        verification: Verification | None = None,
     ) -> int:
         now = self._wall_ms()
         codec = Compression(self.config.offsets_topic_compression_codec)
-        pairs = [encode(record) for record in write.records]
-        producer_id, epoch = write.producer or (NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
+        pairs = [encode(record) for record in records]
+        producer_id, epoch = producer or (NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
         batch = build_batch(
             [Record(key, value, timestamp=now) for key, value in pairs],
             producer_id=producer_id,
             producer_epoch=epoch,
             compression=codec,
-            attributes=0 if write.producer is None else TRANSACTIONAL,
+            attributes=0 if producer is None else TRANSACTIONAL,
         )
         limit = shard.partition.leader_log().config.max_message_bytes
         if len(batch) > limit:
@@ -427,7 +438,11 @@ class GroupCoordinator(ConsumerGroups):
         return info.last_offset + 1
 
     def settled(self, shard: GroupShard, pending: GroupWrite, code: ErrorCode) -> None:
+        if isinstance(pending.write, ShareWrite):
+            pending.write.then(code)
+            return
         group = pending.named
+        assert isinstance(group, Group)
         before = group.state
         self._apply(shard, group, pending.write.then(code))
         self._log(shard, group, before)

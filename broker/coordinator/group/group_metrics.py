@@ -1,5 +1,5 @@
 """Gauges of the groups and offsets of this broker, by Kafka's names (GroupMetadataManager, and
-GroupCoordinatorMetrics for both protocols)."""
+GroupCoordinatorMetrics for all kinds of groups)."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from highwater.broker.coordinator.group.consumer.consumer_group import ConsumerG
 from highwater.broker.coordinator.group.consumer.consumer_group import State as ConsumerState
 from highwater.broker.coordinator.group.coordinator import GroupCoordinator
 from highwater.broker.coordinator.group.group import Group, State
+from highwater.broker.coordinator.group.rebalance_meter import RebalanceMeter
+from highwater.broker.coordinator.group.share.share_group import State as ShareState
 
 _PREFIX = "kafka_coordinator_group_groupmetadatamanager_"
 _BY_PROTOCOL = "kafka_server_group_coordinator_metrics_"
@@ -54,11 +56,32 @@ def _register_by_protocol(
         text = "Groups of the consumer protocol in a state."
         name = _BY_PROTOCOL + "consumer_group_count"
         metrics.gauge(name, consumers(state), text, state=state.value)
-    meter = coordinator.rebalances
-    name = _BY_PROTOCOL + "consumer_group_rebalance"
-    metrics.gauge(f"{name}_count", lambda: meter.count, "New epochs of consumer groups.")
+    _register_share_groups(metrics, coordinator)
+    _register_rebalances(metrics, "consumer", coordinator.rebalances)
+    _register_rebalances(metrics, "share", coordinator.share_rebalances)
+
+
+def _register_share_groups(metrics: Registry, coordinator: GroupCoordinator) -> None:
+    def in_state(state: ShareState | None) -> Callable[[], float]:
+        def count() -> float:
+            kept = (k for shard in coordinator.shards.values() for k in shard.share_groups.values())
+            found = (k.committed for k in kept)
+            return sum(g is not None and state in (None, g.state) for g in found)
+
+        return count
+
+    name = _BY_PROTOCOL + "group_count"
+    metrics.gauge(name, in_state(None), "Groups of a protocol.", protocol="share")
+    for state in ShareState:
+        name, text = _BY_PROTOCOL + "share_group_count", "Share groups in a state."
+        metrics.gauge(name, in_state(state), text, state=state.value)
+
+
+def _register_rebalances(metrics: Registry, kind: str, meter: RebalanceMeter) -> None:
+    name = f"{_BY_PROTOCOL}{kind}_group_rebalance"
+    metrics.gauge(f"{name}_count", lambda: meter.count, f"New epochs of {kind} groups.")
     metrics.gauge(
         f"{name}_rate",
         lambda: meter.per_second(monotonic_ms()),
-        "New epochs of consumer groups in a second, over the last minute.",
+        f"New epochs of {kind} groups in a second, over the last minute.",
     )

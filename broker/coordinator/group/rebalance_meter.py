@@ -1,4 +1,4 @@
-"""How often consumer groups took a new group epoch: the total, and the rate of late."""
+"""How often groups of a kind took a new group epoch: the total, and the rate of late."""
 
 from __future__ import annotations
 

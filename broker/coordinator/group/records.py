@@ -7,8 +7,8 @@
 A null value (a tombstone) deletes what the key names.  Older versions of values can be read.
 Values are written in the newest version that inter.broker.protocol.version 2.6 knows; only a commit
 with its own expiry (OffsetCommit v2-4) is written as value v1, which has a field for it.  The
-records of the consumer protocol are in `consumer/records`.  Keys of unknown versions (newer group
-types) are skipped.
+records of the consumer protocol are in `consumer/records`, those of share groups in
+`share/records`.  Keys of unknown versions (newer group types) are skipped.
 
 Source: kafka.coordinator.group.GroupMetadataManager.
 """
@@ -21,6 +21,8 @@ from struct import error as StructError
 
 from highwater.broker.coordinator.group.consumer import records as consumer_records
 from highwater.broker.coordinator.group.consumer.records import CONSUMER_RECORDS, ConsumerRecord
+from highwater.broker.coordinator.group.share import records as share_records
+from highwater.broker.coordinator.group.share.records import SHARE_RECORDS, ShareRecord
 from highwater.kafka.types import TopicPartition
 
 NO_TIMESTAMP = -1
@@ -89,7 +91,7 @@ class OffsetRecord:
     value: CommittedOffset | None
 
 
-GroupLogRecord = GroupRecord | OffsetRecord | ConsumerRecord
+GroupLogRecord = GroupRecord | OffsetRecord | ConsumerRecord | ShareRecord
 
 
 class BadRecordError(ValueError):
@@ -114,6 +116,8 @@ def encode(record: GroupLogRecord) -> tuple[bytes, bytes | None]:
     """Key and value."""
     if isinstance(record, CONSUMER_RECORDS):
         return consumer_records.encode(record)
+    if isinstance(record, SHARE_RECORDS):
+        return share_records.encode(record)
     if isinstance(record, GroupRecord):
         key = _VERSION.pack(_GROUP_KEY) + _string(record.group_id)
         return key, None if record.value is None else _encode_group(record.value)
@@ -225,6 +229,8 @@ def decode(key: bytes | None, value: bytes | None) -> GroupLogRecord | None:
             return GroupRecord(group_id, None if value is None else _decode_group(value))
         if version in consumer_records.KEYS:
             return consumer_records.decode(version, key, value)
+        if version in share_records.KEYS:
+            return share_records.decode(version, key, value)
     except BadRecordError:
         raise
     except (StructError, ValueError, IndexError) as e:

@@ -6,14 +6,18 @@ from the place where they were appended: a later plain commit of the same partit
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from highwater.broker.coordinator.group.consumer.consumer_group import ConsumerGroup
 from highwater.broker.coordinator.group.consumer.records import CONSUMER_RECORDS
 from highwater.broker.coordinator.group.group import Group, Write
 from highwater.broker.coordinator.group.records import GroupLogRecord
+from highwater.broker.coordinator.group.share.records import SHARE_RECORDS, ShareRecord
+from highwater.broker.coordinator.group.share.share_group import KeptShareGroup, ShareGroup
 from highwater.broker.coordinator.shard import PendingWrite, Shard
+from highwater.kafka.errors import ApiError, ErrorCode
 
 if TYPE_CHECKING:
     from highwater.broker.coordinator.partition_loading import Loaded
@@ -44,20 +48,57 @@ class CommitsOnTheirWay:
         return not shard.leads or shard.partition.high_watermark >= self.end_offset
 
 
-GroupWrite = PendingWrite[Group, Write]
+@dataclass(frozen=True, slots=True)
+class ShareWrite:
+    """Records of a share group; `then` is called once with the result."""
+
+    records: tuple[ShareRecord, ...]
+    then: Callable[[ErrorCode], None]
+
+
+GroupWrite = PendingWrite[Group, Write] | PendingWrite[KeptShareGroup, ShareWrite]
+
+
+Shown = ConsumerGroup | ShareGroup | Group
 
 
 class GroupShard(Shard[GroupLogRecord, GroupWrite | PendingMarker]):
     def __init__(self, partition: Partition) -> None:
         super().__init__(partition)
         self.groups: dict[str, Group] = {}
+        self.share_groups: dict[str, KeptShareGroup] = {}
         self.held: dict[int, list[tuple[GroupLogRecord, int]]] = {}
         """By producer id, the records of its open transaction, with their offsets in the log."""
         self.timers: dict[tuple[str, str, str], TimerTask] = {}
 
     @property
     def names(self) -> int:
-        return len(self.groups)
+        return len(self.groups) + len(self.share_groups)
+
+    def shown(self, group_id: str) -> Shown | None:
+        """What clients are shown of a group, by its committed records."""
+        kept, group = self.share_groups.get(group_id), self.groups.get(group_id)
+        if kept is not None:
+            return kept.committed
+        return None if group is None else group.shown
+
+    def all_shown(self) -> list[Shown]:
+        found: list[Shown | None] = [group.shown for group in self.groups.values()]
+        found += (kept.committed for kept in self.share_groups.values())
+        return [group for group in found if group is not None]
+
+    def new_group(self, group_id: str) -> Group:
+        """The group, which is made if there is none; raises ApiError for the id of a share
+        group."""
+        if group_id in self.share_groups:
+            raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"{group_id} is a share group")
+        return self.group(group_id)
+
+    def share_group(self, group_id: str) -> KeptShareGroup:
+        found = self.share_groups.get(group_id)
+        if found is None:
+            found = self.share_groups[group_id] = KeptShareGroup(group_id)
+        return found
 
     def group(self, group_id: str) -> Group:
         group = self.groups.get(group_id)
@@ -66,6 +107,11 @@ class GroupShard(Shard[GroupLogRecord, GroupWrite | PendingMarker]):
         return group
 
     def replay(self, record: GroupLogRecord, offset: int) -> None:
+        if isinstance(record, SHARE_RECORDS):
+            kept = self.share_group(record.group_id)
+            kept.replay(record)
+            self.drop_share_group_if_unused(kept)
+            return
         group = self.group(record.group_id)
         group.replay(record, offset)
         if record.value is None and group.is_unused:
@@ -75,6 +121,13 @@ class GroupShard(Shard[GroupLogRecord, GroupWrite | PendingMarker]):
         if isinstance(done, PendingMarker):
             self._end_transaction(done)
             return
+        if isinstance(done.write, ShareWrite):
+            kept = done.named
+            assert isinstance(kept, KeptShareGroup)
+            kept.committed_later(done.write.records)
+            self.drop_share_group_if_unused(kept)
+            return
+        assert isinstance(done.named, Group)
         done.named.pending_writes -= 1
         if done.write.producer is None:
             records = done.write.records
@@ -114,6 +167,11 @@ class GroupShard(Shard[GroupLogRecord, GroupWrite | PendingMarker]):
         if group.is_unused and self.groups.get(group.group_id) is group:
             del self.groups[group.group_id]
 
+    def drop_share_group_if_unused(self, kept: KeptShareGroup) -> None:
+        if kept.is_unused and self.share_groups.get(kept.group_id) is kept:
+            del self.share_groups[kept.group_id]
+
     def forget(self) -> None:
         self.groups.clear()
+        self.share_groups.clear()
         self.held.clear()

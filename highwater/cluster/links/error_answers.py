@@ -43,14 +43,21 @@ Way = tuple[str, ...]
 
 _FETCH, _METADATA, _OFFSET_FETCH, _LEAVE_GROUP = 1, 3, 9, 13
 _DELETE_ACLS, _DESCRIBE_TOPIC_PARTITIONS = 31, 75
+_SHARE_FETCH, _SHARE_ACKNOWLEDGE, _ALTER_SHARE_OFFSETS, _DELETE_SHARE_OFFSETS = 78, 79, 91, 92
 _ERRORS: Final = ("error_code", "partition_error_code")
-_DEPTHS: Final = {_METADATA: 1, _LEAVE_GROUP: 0, _DELETE_ACLS: 1, _DESCRIBE_TOPIC_PARTITIONS: 1}
+_DEPTHS: Final = {
+    _METADATA: 1, _LEAVE_GROUP: 0, _DELETE_ACLS: 1, _DESCRIBE_TOPIC_PARTITIONS: 1,
+    _ALTER_SHARE_OFFSETS: 0, _DELETE_SHARE_OFFSETS: 0,
+}  # fmt: skip
 """The depth at which Kafka has a request's errors, where that is not the innermost place."""
 _OF_SESSIONS: Final = {
     ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
     ErrorCode.INVALID_FETCH_SESSION_EPOCH,
     ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
+    ErrorCode.SHARE_SESSION_NOT_FOUND,
+    ErrorCode.INVALID_SHARE_SESSION_EPOCH,
 }
+_WITH_SESSIONS: Final = (_FETCH, _SHARE_FETCH, _SHARE_ACKNOWLEDGE)
 _OF_OFFSETS: Final = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     ErrorCode.TOPIC_AUTHORIZATION_FAILED,
@@ -153,7 +160,7 @@ def _ways(api_key: int, version: int, error: int, chosen: Chosen) -> list[Way]:
         needed = {"topic"} if chosen.topic else set()
         needed |= {"partition"} if chosen.partition is not None else set()
         ways = [way for way in ways if needed <= _on(api_key, version, way)]
-    elif (api_key == _FETCH and error in _OF_SESSIONS) or (
+    elif (api_key in _WITH_SESSIONS and error in _OF_SESSIONS) or (
         api_key == _OFFSET_FETCH and error not in _OF_OFFSETS
     ):
         return ways[-1:]
@@ -250,6 +257,12 @@ def _blank(cls: Any, fields: Any, version: int) -> Any:
             _NOTHING[one.name] is not None or one.nullable_for_version_q(version)
         ):
             setattr(item, one.name, _NOTHING[one.name])
+        if (
+            one.is_struct()
+            and not one.nullable_for_version_q(version)
+            and not one.tagged_field_q(version)
+        ):
+            setattr(item, one.name, _blank(one.data_class, one.fields, version))
     return item
 
 

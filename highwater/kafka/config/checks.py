@@ -127,8 +127,7 @@ def check(config: Config) -> list[str]:
 
     _check_identity(config, require)
     _check_sizes(config, require)
-    _check_consumer_groups(config, require)
-    _check_share_groups(config, require)
+    _check_groups(config, require)
     try:
         parse_listeners(config)
     except ListenerError as error:
@@ -229,32 +228,43 @@ def _check_sizes(config: Config, require: Any) -> None:
     )
 
 
-def _check_consumer_groups(config: Config, require: Any) -> None:
-    """The times of the consumer protocol (GroupCoordinatorConfig)."""
-    session, beat = (
-        config.group_consumer_session_timeout_ms, config.group_consumer_heartbeat_interval_ms,
-    )  # fmt: skip
+def _check_groups(config: Config, require: Any) -> None:
+    """The times of the consumer protocol and of share groups (GroupCoordinatorConfig)."""
+    session, beat, lock = "session.timeout.ms", "heartbeat.interval.ms", "record.lock.duration.ms"
     bounds = (
-        ("session.timeout.ms", session, config.group_consumer_min_session_timeout_ms,
+        ("consumer", session, config.group_consumer_session_timeout_ms,
+         config.group_consumer_min_session_timeout_ms,
          config.group_consumer_max_session_timeout_ms),
-        ("heartbeat.interval.ms", beat, config.group_consumer_min_heartbeat_interval_ms,
+        ("consumer", beat, config.group_consumer_heartbeat_interval_ms,
+         config.group_consumer_min_heartbeat_interval_ms,
          config.group_consumer_max_heartbeat_interval_ms),
+        ("share", session, config.group_share_session_timeout_ms,
+         config.group_share_min_session_timeout_ms, config.group_share_max_session_timeout_ms),
+        ("share", beat, config.group_share_heartbeat_interval_ms,
+         config.group_share_min_heartbeat_interval_ms,
+         config.group_share_max_heartbeat_interval_ms),
+        ("share", lock, config.group_share_record_lock_duration_ms,
+         config.group_share_min_record_lock_duration_ms,
+         config.group_share_max_record_lock_duration_ms),
     )  # fmt: skip
-    for name, value, low, high in bounds:
+    times = {}
+    for kind, name, value, low, high in bounds:
+        times[kind, name] = value
         require(
             low <= value <= high,
-            f"group.consumer.{name}",
+            f"group.{kind}.{name}",
             value,
-            f"not between group.consumer.min.{name}={low} and group.consumer.max.{name}={high}",
+            f"not between group.{kind}.min.{name}={low} and group.{kind}.max.{name}={high}",
             "change it, or the bounds",
         )
-    require(
-        beat < session,
-        "group.consumer.heartbeat.interval.ms",
-        beat,
-        f"not less than group.consumer.session.timeout.ms={session}",
-        "lower it, or members are out before their next heartbeat",
-    )
+    for kind in ("consumer", "share"):
+        require(
+            times[kind, beat] < times[kind, session],
+            f"group.{kind}.{beat}",
+            times[kind, beat],
+            f"not less than group.{kind}.{session}={times[kind, session]}",
+            "lower it, or members are out before their next heartbeat",
+        )
     require(
         bool(config.group_consumer_assignors.strip(", ")),
         "group.consumer.assignors",
@@ -262,9 +272,6 @@ def _check_consumer_groups(config: Config, require: Any) -> None:
         "names no assignor",
         "name uniform or range, or leave it out",
     )
-
-
-def _check_share_groups(config: Config, require: Any) -> None:
     updates = config.share_coordinator_snapshot_update_records_per_snapshot
     require(
         updates <= 500,

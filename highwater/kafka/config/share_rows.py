@@ -7,6 +7,9 @@ from dataclasses import dataclass
 
 from highwater.kafka.config.property_row import Int, Short, prop
 
+_GROUPS = "highwater.broker.coordinator.group.share_groups"
+_CHECKS = "highwater.kafka.config.checks"
+_BOUNDS = "test_config::test_times_of_share_groups_lie_within_their_bounds"
 _COORDINATOR = "highwater.broker.coordinator.share.coordinator"
 
 
@@ -14,6 +17,49 @@ _COORDINATOR = "highwater.broker.coordinator.share.coordinator"
 class ShareProperties:
     """Properties of share groups, and of the coordinator that keeps their state."""
 
+    group_share_session_timeout_ms: Int = prop(
+        45000, at_least=1, read_by=_GROUPS,
+        test="test_share_groups::test_a_silent_members_session_ends",
+        doc="How many milliseconds a member of a share group may be silent.",
+    )  # fmt: skip
+    group_share_min_session_timeout_ms: Int = prop(
+        45000, at_least=1, read_by=_CHECKS, test=_BOUNDS,
+        doc="The shortest session time-out of share groups, in milliseconds.",
+    )  # fmt: skip
+    group_share_max_session_timeout_ms: Int = prop(
+        60000, at_least=1, read_by=_CHECKS, test=_BOUNDS,
+        doc="The longest session time-out of share groups, in milliseconds.",
+    )  # fmt: skip
+    group_share_heartbeat_interval_ms: Int = prop(
+        5000, at_least=1, read_by=_GROUPS,
+        test="test_share_groups::test_a_member_joins_and_is_assigned_all",
+        doc="How often members of share groups send heartbeats, in milliseconds.",
+    )  # fmt: skip
+    group_share_min_heartbeat_interval_ms: Int = prop(
+        5000, at_least=1, read_by=_CHECKS, test=_BOUNDS,
+        doc="The shortest heartbeat interval of share groups, in milliseconds.",
+    )  # fmt: skip
+    group_share_max_heartbeat_interval_ms: Int = prop(
+        15000, at_least=1, read_by=_CHECKS, test=_BOUNDS,
+        doc="The longest heartbeat interval of share groups, in milliseconds.",
+    )  # fmt: skip
+    group_share_max_size: Int = prop(
+        200, at_least=1, at_most=1000, read_by=_GROUPS,
+        test="test_share_groups::test_a_group_has_room_for_so_many",
+        doc="How many members a share group may have.",
+    )  # fmt: skip
+    group_share_record_lock_duration_ms: Int = prop(
+        30000, at_least=1000, at_most=3600000, read_by=_CHECKS, test=_BOUNDS,
+        doc="How many milliseconds a member of a share group has a record to itself.",
+    )  # fmt: skip
+    group_share_min_record_lock_duration_ms: Int = prop(
+        15000, at_least=1000, at_most=30000, read_by=_CHECKS, test=_BOUNDS,
+        doc="The shortest lock of a record, in milliseconds.",
+    )  # fmt: skip
+    group_share_max_record_lock_duration_ms: Int = prop(
+        60000, at_least=30000, at_most=3600000, read_by=_CHECKS, test=_BOUNDS,
+        doc="The longest lock of a record, in milliseconds.",
+    )  # fmt: skip
     share_coordinator_state_topic_num_partitions: Int = prop(
         50, at_least=1, read_by=_COORDINATOR,
         test="test_topics::test_the_topic_of_share_groups_has_its_configuration",

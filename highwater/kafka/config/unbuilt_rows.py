@@ -39,6 +39,7 @@ KRAFT = "a KRaft property, and this is ZooKeeper mode"
 KRAFT_ALONE = "KRaft alone; Apache Kafka in ZooKeeper mode does not use it either"
 GROUPS = "the group coordinator has no such switches"
 SHARE = "share groups begin with share.version, and their number has no limit"
+INITIALIZATION = "the next heartbeat begins again where state could not be initialized"
 PARTITIONS_SIDE = "leaders of partitions do not serve share groups yet"
 JVM = "the metrics of the JVM; highwater.metrics.port serves this broker's"
 THREADS = "there are no such threads; the work is done by tasks and one pool of threads"
@@ -125,6 +126,7 @@ REFUSED: Sequence[Property] = (
         State.REFUSED,
         CLASSES,
         ("client.quota.callback.class", Kind.CLASS, None),
+        ("group.share.assignors", Kind.LIST, "simple"),
         (
             "group.share.persister.class.name",
             Kind.STRING,
@@ -253,24 +255,17 @@ WITHOUT_EFFECT: Sequence[Property] = (
         ("group.coordinator.new.enable", Kind.BOOLEAN, False),
         ("group.coordinator.rebalance.protocols", Kind.LIST, "classic"),
         ("group.coordinator.threads", Kind.INT, 1),
-        ("group.share.assignors", Kind.LIST, "simple"),
-        ("group.share.heartbeat.interval.ms", Kind.INT, 5000),
-        ("group.share.initialize.retry.interval.ms", Kind.INT, 30000),
-        ("group.share.max.heartbeat.interval.ms", Kind.INT, 15000),
-        ("group.share.max.record.lock.duration.ms", Kind.INT, 60000),
-        ("group.share.max.session.timeout.ms", Kind.INT, 60000),
-        ("group.share.max.size", Kind.INT, 200),
-        ("group.share.min.heartbeat.interval.ms", Kind.INT, 5000),
-        ("group.share.min.record.lock.duration.ms", Kind.INT, 15000),
-        ("group.share.min.session.timeout.ms", Kind.INT, 45000),
-        ("group.share.record.lock.duration.ms", Kind.INT, 30000),
-        ("group.share.session.timeout.ms", Kind.INT, 45000),
     ),
     *rows(
         State.WITHOUT_EFFECT,
         SHARE,
         ("group.share.enable", Kind.BOOLEAN, False),
         ("group.share.max.groups", Kind.SHORT, 10),
+    ),
+    *rows(
+        State.WITHOUT_EFFECT,
+        INITIALIZATION,
+        ("group.share.initialize.retry.interval.ms", Kind.INT, 30000),
     ),
     *rows(
         State.WITHOUT_EFFECT,

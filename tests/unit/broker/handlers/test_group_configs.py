@@ -23,6 +23,8 @@ from tests.unit.broker.handlers.test_consumer_groups import Consumers, run
 
 GROUP = 32
 SESSION, BEATS = "consumer.session.timeout.ms", "consumer.heartbeat.interval.ms"
+SHARE = "share."
+RESET, ISOLATION = SHARE + "auto.offset.reset", SHARE + "isolation.level"
 SET, DELETE, APPEND = 0, 1, 2
 Shown = dict[str, tuple[str, int]]
 
@@ -57,7 +59,12 @@ class Configured(Consumers):
 in_configured = running_in(
     lambda body, **config: run(lambda node: body(Configured(node.b)), **config)
 )
-DEFAULTS: Shown = {SESSION: ("45000", 5), BEATS: ("5000", 5)}
+DEFAULTS: Shown = {
+    SESSION: ("45000", 5), BEATS: ("5000", 5),
+    SHARE + "session.timeout.ms": ("45000", 5), SHARE + "heartbeat.interval.ms": ("5000", 5),
+    SHARE + "record.lock.duration.ms": ("30000", 5), RESET: ("latest", 5),
+    ISOLATION: ("read_uncommitted", 5),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("version", range(5))
@@ -65,7 +72,9 @@ DEFAULTS: Shown = {SESSION: ("45000", 5), BEATS: ("5000", 5)}
 async def test_a_group_shows_its_own_and_the_brokers_values(node: Configured, version: int) -> None:
     found = await node.shows(version=version)
     assert isinstance(found, dict)
-    assert {name: value for name, (value, _) in found.items()} == {SESSION: "45000", BEATS: "5000"}
+    assert {name: value for name, (value, _) in found.items()} == {
+        name: value for name, (value, _) in DEFAULTS.items()
+    }
     if version < 1:
         return
     assert found == DEFAULTS
@@ -101,6 +110,23 @@ async def test_values_lie_within_the_brokers_bounds(node: Configured) -> None:
     assert await node.shows("") == "INVALID_REQUEST"
     assert await node.sets((SESSION, SET, "50000"), validate_only=True) == "NONE"
     assert await node.shows() == DEFAULTS
+
+
+@in_configured()
+async def test_a_share_groups_properties_have_kafkas_values(node: Configured) -> None:
+    for name, value in (
+        (SHARE + "session.timeout.ms", "44999"), (SHARE + "heartbeat.interval.ms", "15001"),
+        (SHARE + "record.lock.duration.ms", "14999"), (SHARE + "record.lock.duration.ms", "60001"),
+        (RESET, "none"), (RESET, "by_duration:"), (RESET, "by_duration:-PT1H"),
+        (ISOLATION, "serializable"), (ISOLATION, "READ_COMMITTED"), (SHARE + "x", "1"),
+    ):  # fmt: skip
+        assert await node.sets((name, SET, value)) == "INVALID_CONFIG", (name, value)
+    given = {
+        RESET: "by_duration:PT1H", ISOLATION: "read_committed",
+        SHARE + "record.lock.duration.ms": "60000", SHARE + "session.timeout.ms": "46000",
+    }  # fmt: skip
+    assert await node.sets(*((name, SET, value) for name, value in given.items())) == "NONE"
+    assert await node.shows() == DEFAULTS | {name: (value, 8) for name, value in given.items()}
 
 
 @in_configured(

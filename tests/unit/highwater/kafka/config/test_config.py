@@ -149,6 +149,29 @@ def test_times_of_consumer_groups_lie_within_their_bounds() -> None:
     assert config.group_consumer_session_timeout_ms == 5001
 
 
+def test_times_of_share_groups_lie_within_their_bounds() -> None:
+    group = "group.share."
+    for wrong in (
+        "session.timeout.ms=44999",
+        "session.timeout.ms=60001",
+        "heartbeat.interval.ms=4999",
+        "heartbeat.interval.ms=15001",
+        "record.lock.duration.ms=14999",
+        "record.lock.duration.ms=60001",
+    ):
+        (line,) = complaints(group + wrong)
+        assert line.startswith(group + wrong.split("=")[0])
+    longer = "heartbeat.interval.ms=45000", "max.heartbeat.interval.ms=50000"
+    (line,) = complaints("\n".join(group + line for line in longer))
+    assert "not less than" in line
+    wider = ("min.session.timeout.ms=1", "session.timeout.ms=5001", "max.session.timeout.ms=5001",
+             "max.record.lock.duration.ms=90000", "record.lock.duration.ms=70000",
+             "min.record.lock.duration.ms=1000", "min.heartbeat.interval.ms=1",
+             "max.heartbeat.interval.ms=5000")  # fmt: skip
+    config = config_of("\n".join(group + line for line in wider))
+    assert config.group_share_record_lock_duration_ms == 70000
+
+
 def test_snapshots_of_share_groups_state_are_not_too_far_apart() -> None:
     name = "share.coordinator.snapshot.update.records.per.snapshot"
     (line,) = complaints(f"{name}=501")
