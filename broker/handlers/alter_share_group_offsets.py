@@ -44,7 +44,7 @@ async def handle(ctx: Context, request: Any) -> Reply:
         results = await ctx.services.groups.alter_share_offsets(request.group_id, wanted)
     except ApiError as e:
         answer = AlterShareGroupOffsetsResponse(
-            error_code=int(e.code), error_message=e.detail, responses=[]
+            error_code=int(e.code), error_message=e.detail or e.code.name, responses=[]
         )
         return Response(answer, error_names=(e.code.name,))
     return _response(ctx, results)

@@ -40,7 +40,7 @@ async def handle(ctx: Context, request: Any) -> Reply:
         results = await ctx.services.groups.delete_share_offsets(request.group_id, topics)
     except ApiError as e:
         answer = DeleteShareGroupOffsetsResponse(
-            error_code=int(e.code), error_message=e.detail, responses=[]
+            error_code=int(e.code), error_message=e.detail or e.code.name, responses=[]
         )
         return Response(answer, error_names=(e.code.name,))
     return _response(results)

@@ -130,11 +130,12 @@ def response_of(api_key: int, answers: Iterable[tuple[SharePartitionKey, StateAn
     kind = KINDS[api_key]
     topics: dict[bytes, list[Any]] = {}
     for key, answer in answers:
+        told = () if answer.error else kind.answers
         result = kind.result.PartitionResult(
             partition=key.partition,
             error_code=int(answer.error),
             error_message=answer.message,
-            **_fields(answer, kind.answers, kind.result.PartitionResult),
+            **_fields(answer, told, kind.result.PartitionResult),
         )
         topics.setdefault(key.topic_id, []).append(result)
     named = [kind.result(topic_id=UUID(bytes=id_), partitions=ps) for id_, ps in topics.items()]

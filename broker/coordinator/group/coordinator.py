@@ -272,7 +272,6 @@ class GroupCoordinator(ShareOffsets):
         """`member` is (id, epoch), which are checked in a group of the consumer protocol."""
         if member != (None, -1):
             self._check_epoch(group_id, *member)
-        self.check_has_offsets(group_id)
         group = self.shard_of(group_id).groups.get(group_id)
         return offsets.fetch(group, tps, require_stable, timed_out=timed_out)
 

@@ -68,12 +68,6 @@ class ShareGroups(ConsumerGroups):
         if not self.has_share_groups:
             raise ApiError(ErrorCode.UNSUPPORTED_VERSION, "a registered broker lacks share groups")
 
-    def check_has_offsets(self, group_id: str) -> None:
-        """Raises ApiError for a share group, which has no committed offsets."""
-        shard = self.shards.get(self.partition_of(group_id).partition)
-        if shard is not None and group_id in shard.share_groups:
-            raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND)
-
     def share_steps(self, group: ShareGroup) -> ShareSteps:
         config, name = self.config, group.group_id
         session, beat = (

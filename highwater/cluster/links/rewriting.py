@@ -3,7 +3,7 @@
 A client connects to whatever address an answer names, so an address passed on as it is would
 lead past the proxy.  Which answers have addresses is not listed here: the schemas are walked for
 structures with a host and a port (Metadata, FindCoordinator, DescribeCluster, DescribeQuorum, and
-by KIP-951 the NodeEndpoints of Produce v10 and Fetch v16).
+by KIP-951 the NodeEndpoints of Produce v10, Fetch v16, ShareFetch and ShareAcknowledge).
 
 An answer that cannot be read cannot be rewritten.  So in the answer to ApiVersions, such an API has
 no version later than there is a codec for, and an API that is unknown here is left out.

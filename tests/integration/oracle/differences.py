@@ -23,6 +23,8 @@ OF_CONSUMER_GROUPS = FILE.with_name("differences_of_consumer_groups.toml")
 """Beside Apache Kafka 4.2, in the consumer protocol."""
 OF_MIXED_GROUPS = FILE.with_name("differences_of_mixed_groups.toml")
 """Beside Apache Kafka 4.2, in groups with members of both protocols."""
+OF_SHARE_GROUPS = FILE.with_name("differences_of_share_groups.toml")
+"""Beside Apache Kafka 4.2, in share groups and the state of their share-partitions."""
 VERSIONS = "versions"
 
 
@@ -103,12 +105,24 @@ test_mixed_groups.py for groups with members of both protocols).
 """
 
 
+HEAD_OF_SHARE_GROUPS = """
+## Share groups
+
+KIP-932 is compared with Apache Kafka 4.2: the group coordinator's part and the share coordinator
+(tests/integration/oracle/test_share_groups.py).
+
+| API | what | why |
+|---|---|---|
+"""
+
+
 def render() -> str:
     return "".join(
         (
             HEAD, _rows(load()), HEAD_BY_ID, _rows(load(BY_ID)),
             HEAD_OF_CONSUMER_GROUPS, _rows(load(OF_CONSUMER_GROUPS)),
             _rows(load(OF_MIXED_GROUPS)),
+            HEAD_OF_SHARE_GROUPS, _rows(load(OF_SHARE_GROUPS)),
         )
     )  # fmt: skip
 

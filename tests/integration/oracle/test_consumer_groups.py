@@ -6,8 +6,9 @@ differences_of_consumer_groups.toml.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -66,9 +67,14 @@ class GroupSide(Side):
 
 
 def two_sides(
-    stack: ExitStack, folders: pytest.TempPathFactory, kind: type[GroupSide], **more: str
+    stack: ExitStack,
+    folders: pytest.TempPathFactory,
+    kind: type[GroupSide],
+    others: Mapping[str, str] = MappingProxyType({}),
+    **more: str,
 ) -> tuple[Side, Side]:
-    """Highwater and Apache Kafka, one broker each, with these properties of group.consumer."""
+    """Highwater and Apache Kafka, one broker each, with these properties of group.consumer, and
+    others."""
     kraft = ApacheKafka(apache.home(RELEASE), jvm=QUICK, version=RELEASE, kraft=True)
     properties = {
         "auto.create.topics.enable": "false",
@@ -76,6 +82,7 @@ def two_sides(
         "offsets.topic.replication.factor": "1",
         "group.initial.rebalance.delay.ms": "0",
     } | {f"group.consumer.{name.replace('_', '.')}": value for name, value in more.items()}
+    properties |= others
     made = []
     for name, program in (("highwater", Highwater()), ("apache", kraft)):
         folder = folders.mktemp(name) / "cluster"

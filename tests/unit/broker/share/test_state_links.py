@@ -31,7 +31,8 @@ from highwater.kafka.wire import codec
 KEY = SharePartitionKey("g", bytes(range(1, 17)), 3)
 OTHER = SharePartitionKey("g", bytes(range(2, 18)), 0)
 BATCHES = (StateBatch(5, 9, 2, 1), StateBatch(12, 12, 0, 3))
-FULL = StateAnswer(ErrorCode.FENCED_STATE_EPOCH, "why", 4, 5, 6, 7, BATCHES)
+FULL = StateAnswer(ErrorCode.NONE, None, 4, 5, 6, 7, BATCHES)
+FAILED = StateAnswer(ErrorCode.FENCED_STATE_EPOCH, "why")
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -43,11 +44,11 @@ def test_calls_and_answers_there_and_back(kind: int) -> None:
     request, version = request_of(calls)
     body = codec.encode_request(request, version)
     assert calls_of(kind, codec.decode_request(kind, version, body)) == calls
-    response = response_of(kind, [(KEY, FULL), (OTHER, StateAnswer())])
+    response = response_of(kind, [(KEY, FULL), (OTHER, FAILED)])
     body = codec.encode_response(response, version)
     found = answers_of(kind, "g", codec.decode_response(kind, version, body))
     assert set(found) == {KEY, OTHER}
-    assert (found[KEY].error, found[KEY].message) == (FULL.error, "why")
+    assert (found[OTHER].error, found[OTHER].message) == (FAILED.error, "why")
     for name in KINDS[kind].answers:
         assert getattr(found[KEY], name) == getattr(FULL, name)
 

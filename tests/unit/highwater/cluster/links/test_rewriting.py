@@ -13,9 +13,9 @@ from highwater.kafka.wire.header import API_VERSIONS, APIS, is_flexible
 
 FIRST = {
     "Produce": 10, "Fetch": 16, "Metadata": 0, "FindCoordinator": 0, "DescribeCluster": 0,
-    "DescribeQuorum": 2,
+    "DescribeQuorum": 2, "ShareFetch": 0, "ShareAcknowledge": 0,
 }  # fmt: skip
-"""From which version on an answer has addresses (KIP-951, KIP-853)."""
+"""From which version on an answer has addresses (KIP-951, KIP-853, KIP-932)."""
 OWN, PROXY = ("kafka.example", 9092), ("127.0.0.1", 21092)
 
 
@@ -92,9 +92,9 @@ def test_a_client_is_told_of_no_version_that_could_not_be_read() -> None:
         api_keys=[
             one(api_key=3, min_version=0, max_version=99),
             one(api_key=11, min_version=0, max_version=99),
-            one(api_key=78, min_version=1, max_version=1),
+            one(api_key=88, min_version=0, max_version=0),
         ]
     )
     raw = rewritten(18, 0, frame(18, 0, told), lambda number, own: own)
     left = {a.api_key: a.max_version for a in decode_response(18, 0, raw[4:]).api_keys}
-    assert left == {3: messages.MetadataResponse.max_version, 11: 99}, "78 is ShareFetch, unread"
+    assert left == {3: messages.MetadataResponse.max_version, 11: 99}, "88 is StreamsGroupHeartbeat, unread"
