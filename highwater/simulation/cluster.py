@@ -107,6 +107,9 @@ class Shape:
             group_initial_rebalance_delay_ms=0,
             group_min_session_timeout_ms=1000,
             offsets_topic_replication_factor=min(3, self.brokers),
+            share_coordinator_state_topic_num_partitions=2,
+            share_coordinator_state_topic_replication_factor=min(3, self.brokers),
+            share_coordinator_state_topic_min_isr=self.min_isr,
         )
         if (size := self.internal_segment_bytes) is not None:
             config = replace(

@@ -97,4 +97,5 @@ def test_a_client_is_told_of_no_version_that_could_not_be_read() -> None:
     )
     raw = rewritten(18, 0, frame(18, 0, told), lambda number, own: own)
     left = {a.api_key: a.max_version for a in decode_response(18, 0, raw[4:]).api_keys}
-    assert left == {3: messages.MetadataResponse.max_version, 11: 99}, "88 is StreamsGroupHeartbeat, unread"
+    known = messages.MetadataResponse.max_version
+    assert left == {3: known, 11: 99}, "88 is StreamsGroupHeartbeat, unread"
