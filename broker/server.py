@@ -29,6 +29,7 @@ from highwater.broker.admin.topic_znodes import auto_create
 from highwater.broker.coordinator.group.coordinator import GroupCoordinator
 from highwater.broker.coordinator.group.group_metrics import register_group_metrics
 from highwater.broker.coordinator.share.coordinator import ShareCoordinator
+from highwater.broker.coordinator.share.state_metrics import register_state_metrics
 from highwater.broker.coordinator.transaction.coordinator import TransactionCoordinator
 from highwater.broker.log.cleaner.cleaner import LogCleaner
 from highwater.broker.log.cleaner.cleaner_metrics import register_cleaner_metrics
@@ -224,6 +225,7 @@ class Broker:
             self.services, lambda: self._controller_gauges(), lambda: self._state
         )
         register_group_metrics(self.services.metrics, self.services.groups)
+        register_state_metrics(self.services.metrics, self.services.share_states.writes)
         register_cleaner_metrics(
             self.services.metrics, self.cleaner, self.config.log_dirs, self.world.clock
         )

@@ -8,4 +8,5 @@ __share_group_state, and the broker that leads that partition coordinates it.
     share_states   the states of one partition: what a call changes, and its answer  pure
     shard          the states of one partition, in one term
     coordinator    the shell: calls in, appends and answers out; upkeep
+    state_metrics  how many writes there are, and how long they take
 """

@@ -15,18 +15,20 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 import trio
 
+from highwater.base.event_loop import monotonic_ms
 from highwater.broker.coordinator.runtime import ALL, STORE_ERRORS, Coordinator
 from highwater.broker.coordinator.shard import PendingWrite
 from highwater.broker.coordinator.share.records import StateRecord, decode, encode
 from highwater.broker.coordinator.share.shard import Done, StateShard, StateWrite
+from highwater.broker.coordinator.share.state_metrics import WriteMeter
 from highwater.broker.log.parts import Origin
 from highwater.broker.share.persister import SharePartitionKey, StateAnswer
-from highwater.broker.share.state_messages import StateCall
+from highwater.broker.share.state_messages import WRITE, StateCall
 from highwater.kafka.errors import ApiError, ErrorCode
 from highwater.kafka.topic_names import SHARE_GROUP_STATE_TOPIC
 from highwater.kafka.types import TopicPartition
@@ -42,6 +44,10 @@ log = logging.getLogger(__name__)
 class ShareCoordinator(Coordinator[StateShard, StateRecord]):
     topic = SHARE_GROUP_STATE_TOPIC
     coordinates = "share-partitions"
+
+    @cached_property
+    def writes(self) -> WriteMeter:
+        return WriteMeter()
 
     @property
     def partitions(self) -> int:
@@ -71,12 +77,25 @@ class ShareCoordinator(Coordinator[StateShard, StateRecord]):
             return
         step = shard.states.step(call, self._wall_ms(), self._exists)
         if step.record is not None:
-            self._append(shard, step.record, done, step.answer)
+            self._append(shard, step.record, self._measured(call, done), step.answer)
         elif shard.pending:
             pending = PendingWrite(done, step.answer, shard.pending[-1].end_offset)
             self._wait_for_hw(shard, pending, self.config.share_coordinator_write_timeout_ms)
         else:
             done(step.answer)
+
+    def _measured(self, call: StateCall, done: Done) -> Done:
+        """Whoever waits for a write; its time is noted."""
+        if call.api_key != WRITE:
+            return done
+        began = monotonic_ms()
+        self.writes.begun(began)
+
+        def answered(answer: StateAnswer) -> None:
+            self.writes.times.append(monotonic_ms() - began)
+            done(answer)
+
+        return answered
 
     def topics_deleted(self, topic_ids: Collection[bytes]) -> None:
         """Deletes the state of topics that no longer exist."""

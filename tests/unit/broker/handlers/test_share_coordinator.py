@@ -9,6 +9,8 @@ from uuid import UUID
 import pytest
 import trio
 
+from highwater.base.metrics import Registry, exposition
+from highwater.broker.coordinator.share.state_metrics import register_state_metrics
 from highwater.broker.handlers import (
     delete_share_group_state,
     find_coordinator,
@@ -268,6 +270,21 @@ async def test_a_request_of_several_partitions_is_answered_at_once(node: Node) -
     ]  # fmt: skip
     empty = InitializeShareGroupStateRequest(group_id="", topics=request.topics)
     assert (await node.b.ask(MODULES[INITIALIZE], version, empty)).results == []
+
+
+@in_share_states()
+async def test_writes_are_measured(node: Node) -> None:
+    await node.leads()
+    registry = Registry()
+    register_state_metrics(registry, node.b.services.share_states.writes)
+    name = "kafka_server_share_coordinator_metrics_write_"
+    assert f"{name}latency_max 0\n" in exposition(registry.families(0))
+    await node.call(INITIALIZE, state_epoch=0, start_offset=0)
+    for _ in range(3):
+        assert await node.write(1, BATCH) == "NONE"
+    page = exposition(registry.families(0))
+    assert f"{name}total 3\n" in page
+    assert f"{name}latency_avg" in page
 
 
 @pytest.mark.parametrize("kind", MODULES)
