@@ -15,7 +15,16 @@ from __future__ import annotations
 
 import logging
 from abc import abstractmethod
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+from contextlib import asynccontextmanager, contextmanager
 from functools import cached_property, partial
 
 import trio
@@ -41,6 +50,7 @@ from highwater.kafka.features import SHARE_VERSION
 log = logging.getLogger(__name__)
 
 SHARE_SESSION = "share session"
+BUSY_POLL_S = 0.05
 Place = tuple[bytes, int]
 """A share-partition of a group: a topic's id and a partition."""
 
@@ -139,7 +149,7 @@ class ShareGroups(ConsumerGroups):
 
         self.append_share_records(shard, kept, step.records, then)
         if kept.group is not None and not refused:
-            kept.group.being_initialized.update(dict.fromkeys(_places(step.initialize)))
+            kept.group.busy.update(dict.fromkeys(_places(step.initialize)))
         for member_id, delay in step.sessions.items():
             if not (refused and delay is not None):
                 again = RETRY_MS if refused else delay
@@ -169,8 +179,7 @@ class ShareGroups(ConsumerGroups):
         if group is None:
             raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND)
         places = _places(parts)
-        group.being_initialized.update(dict.fromkeys(places))
-        try:
+        with _busy(group, parts):
             answers = await self.for_each(
                 kept.group_id,
                 parts,
@@ -188,8 +197,17 @@ class ShareGroups(ConsumerGroups):
                 records = self.share_steps(group).ended(parts, partitions_of(done))
                 await self.store(shard, kept, records)
             return answers
-        finally:
-            _no_longer(group, parts)
+
+    @asynccontextmanager
+    async def only_one(self, kept: KeptShareGroup, parts: Partitions) -> AsyncIterator[ShareGroup]:
+        """Gives the group when nobody else has the state of these share-partitions initialized or
+        deleted, and sees to it that nobody does meanwhile; raises ApiError if it has members."""
+        places = _places(parts)
+        while not empty_group(kept.group).busy.keys().isdisjoint(places):
+            await trio.sleep(BUSY_POLL_S)
+        group = empty_group(kept.group)
+        with _busy(group, parts):
+            yield group
 
     async def for_each(
         self,
@@ -256,16 +274,16 @@ class ShareGroups(ConsumerGroups):
 
     async def _delete(self, shard: GroupShard, kept: KeptShareGroup, ticket: Waiting) -> None:
         try:
-            group = empty_group(kept.group)
-            steps, known = self.share_steps(group), group.state_topics
+            known = empty_group(kept.group).state_topics
             parts = self.with_state(known.deleting)
             for topics in (known.initialized, known.initializing):
                 for topic_id, numbers in topics.items():
                     parts[topic_id] = parts.get(topic_id, frozenset()) | numbers
-            if parts:
-                await self.store(shard, kept, steps.deleting(parts))
-                await self.delete_state(shard, kept, parts)
-            await self.store(shard, kept, empty_group(kept.group).tombstones())
+            async with self.only_one(kept, parts) as group:
+                if parts:
+                    await self.store(shard, kept, self.share_steps(group).deleting(parts))
+                    await self.delete_state(shard, kept, parts)
+                await self.store(shard, kept, empty_group(kept.group).tombstones())
         except ApiError as e:
             self.answer(ticket, e.code)
         except Exception:
@@ -371,10 +389,19 @@ def empty_group(group: ShareGroup | None) -> ShareGroup:
     return group
 
 
+@contextmanager
+def _busy(group: ShareGroup, parts: Partitions) -> Iterator[None]:
+    group.busy.update(dict.fromkeys(_places(parts)))
+    try:
+        yield
+    finally:
+        _no_longer(group, parts)
+
+
 def _no_longer(group: ShareGroup | None, parts: Partitions) -> None:
     if group is not None:
         for place in _places(parts):
-            group.being_initialized.pop(place, None)
+            group.busy.pop(place, None)
 
 
 def _places(parts: Partitions) -> list[Place]:

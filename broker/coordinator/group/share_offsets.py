@@ -67,8 +67,11 @@ class ShareOffsets(ShareGroups):
             if not offsets:
                 return results
             parts = partitions_of(offsets)
-            await self.store(shard, kept, self.share_steps(group).initializing(parts))
-            answers = await self.initialize(shard, kept, parts, group.epoch, offsets)
+            if kept.group is None:
+                await self.store(shard, kept, self.share_steps(group).initializing(parts))
+            async with self.only_one(kept, parts) as group:
+                await self.store(shard, kept, self.share_steps(group).initializing(parts))
+                answers = await self.initialize(shard, kept, parts, group.epoch, offsets)
         finally:
             shard.drop_share_group_if_unused(kept)
         for where, result in results.items():
@@ -99,15 +102,16 @@ class ShareOffsets(ShareGroups):
                 results[name] = _NO_STATE
         if not parts:
             return results
-        steps = self.share_steps(group)
-        await self.store(shard, kept, steps.deleting(parts))
-        answers = await self.for_each(group_id, parts, self.persister.delete)
-        failed = {place[0]: answer for place, answer in answers.items() if answer.error}
+        async with self.only_one(kept, parts) as group:
+            steps = self.share_steps(group)
+            await self.store(shard, kept, steps.deleting(parts))
+            answers = await self.for_each(group_id, parts, self.persister.delete)
+            failed = {place[0]: answer for place, answer in answers.items() if answer.error}
+            await self.store(shard, kept, steps.forgotten(parts.keys() - failed.keys()))
         for name, result in results.items():
             if result.topic_id in failed:
                 answer = failed[result.topic_id]
                 results[name] = Result(answer.error, answer.message, result.topic_id)
-        await self.store(shard, kept, steps.forgotten(parts.keys() - failed.keys()))
         return results
 
     async def summaries(self, group_id: str, parts: Partitions) -> dict[Place, StateAnswer]:

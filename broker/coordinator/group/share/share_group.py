@@ -58,8 +58,8 @@ class ShareGroup:
         # not stored
         self.seen: object = None
         """The metadata of the group's topics at the latest look, with the group epoch."""
-        self.being_initialized: dict[tuple[bytes, int], None] = {}
-        """The share-partitions whose state this broker is having initialized."""
+        self.busy: dict[tuple[bytes, int], None] = {}
+        """The share-partitions whose state this broker is having initialized, or deleted."""
 
     @property
     def state(self) -> State:

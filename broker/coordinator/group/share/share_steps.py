@@ -223,7 +223,7 @@ class ShareSteps:
                 number
                 for number in range(count)
                 if number not in initialized.get(topic_id, ())
-                and (topic_id, number) not in group.being_initialized
+                and (topic_id, number) not in group.busy
             )
             if left:
                 wanted[topic_id] = left

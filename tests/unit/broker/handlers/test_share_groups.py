@@ -462,6 +462,40 @@ async def test_a_group_is_deleted_with_its_state(node: Node) -> None:
     assert (await node.joins("a")).member_epoch == 1
 
 
+@in_share_groups()
+async def test_a_member_comes_while_the_state_is_deleted(node: Node) -> None:
+    """Its share-partitions are initialized afterwards, and not in between."""
+    await node.leads()
+    await node.settles("a")
+    await node.beat("a", -1)
+    real, codes = node.b.services.persister, list[str]()
+
+    class Slow:
+        initialize, summary = real.initialize, real.summary
+
+        async def delete(self, key: SharePartitionKey) -> Any:
+            await trio.sleep(1)
+            return await real.delete(key)
+
+    node.b.services.groups.persister = Slow()
+
+    async def delete() -> None:
+        codes.append(await node.deletes())
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(delete)
+        await trio.sleep(0.2)
+        joined = await node.joins("b")
+        assert partitions(joined.assignment) == []
+        await trio.sleep(0.2)
+        assert partitions((await node.joins("b")).assignment) == []
+    assert codes == ["NON_EMPTY_GROUP"]
+    assert partitions((await node.settles("b")).assignment) == [0, 1, 2, 3]
+    for number in range(4):
+        read = await real.read(SharePartitionKey("g", ID, number), 0)
+        assert read.error is ErrorCode.NONE
+
+
 # ------------------------------------------------------------------------------- rights, metrics
 
 
