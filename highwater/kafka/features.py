@@ -27,7 +27,7 @@ SHARE_VERSION: Final = "share.version"
 """Kafka's feature: share groups (KIP-932), whose members name topics by ids, too."""
 TRANSACTION_VERSION: Final = "transaction.version"
 """Kafka's feature: from level 2 on, each end of a transaction gives its producer a new epoch."""
-SUPPORTED: Final = {GROUP_VERSION: 1, TRANSACTION_VERSION: 2, TOPIC_IDS: 1}
+SUPPORTED: Final = {GROUP_VERSION: 1, SHARE_VERSION: 1, TRANSACTION_VERSION: 2, TOPIC_IDS: 1}
 """The features that this program supports, with their levels."""
 KAFKAS: Final = {name: most for name, most in SUPPORTED.items() if not name.startswith("highwater")}
 """Those that clients know, which UpdateFeatures can limit; their lowest level is 0."""
@@ -53,9 +53,9 @@ NEEDED: Final[dict[int, tuple[tuple[int, str], ...]]] = {
 
 def announced(topic_ids: bool) -> dict[str, int]:
     """The features that a broker announces with this value of highwater.topic.ids.  Without ids
-    there is no consumer group protocol, whose members name topics by them.
+    there is no consumer group protocol, and are no share groups, whose members name topics by them.
     """
-    without = () if topic_ids else (TOPIC_IDS, GROUP_VERSION)
+    without = () if topic_ids else (TOPIC_IDS, GROUP_VERSION, SHARE_VERSION)
     return {name: most for name, most in SUPPORTED.items() if name not in without}
 
 
