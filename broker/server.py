@@ -66,6 +66,7 @@ from highwater.broker.settings.authorizer import AclChanges, authorizer_of
 from highwater.broker.settings.config_changes import Changes, DynamicConfigWatcher
 from highwater.broker.settings.dynamic_broker_config import UNCLEAN_ELECTION
 from highwater.broker.settings.token_manager import TokenChanges, TokenManager
+from highwater.broker.share.share_partitions import SharePartitions
 from highwater.broker.share.state_links import StateLinks
 from highwater.controller.shell.candidate import Candidate
 from highwater.kafka import acl_znodes, features, znodes
@@ -155,6 +156,7 @@ class Broker:
             share_states,
             lambda: auto_create(self.services, share_states.topic),
         )
+        groups = GroupCoordinator(*coordinated)
         self.services = Services(
             config=config,
             world=world,
@@ -166,10 +168,11 @@ class Broker:
             purgatories=self.purgatories,
             completions=self.completions,
             metrics=Metrics(),
-            groups=GroupCoordinator(*coordinated),
+            groups=groups,
             transactions=TransactionCoordinator(*coordinated),
             share_states=share_states,
             persister=self.share_links,
+            share=SharePartitions(config, self.replicas, *waits, self.share_links, groups.configs),
             broker_epoch=BrokerEpoch(-1),
         )
         self.services.upkeep = Upkeep(self.logs, self.cleaner)
@@ -226,6 +229,7 @@ class Broker:
         )
         register_group_metrics(self.services.metrics, self.services.groups)
         register_state_metrics(self.services.metrics, self.services.share_states.writes)
+        self.services.metrics.collector(self.services.share.families)
         register_cleaner_metrics(
             self.services.metrics, self.cleaner, self.config.log_dirs, self.world.clock
         )
@@ -242,6 +246,7 @@ class Broker:
             await writers.start(self.services.transactions.run)
             await writers.start(self.services.share_states.run)
             await writers.start(self.share_links.run)
+            await writers.start(self.services.share.run)
             nursery.start_soon(self._serve_sockets)
             if metrics_page is not None:
                 nursery.start_soon(metrics_page.run)

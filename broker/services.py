@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from highwater.broker.request.purgatory import CompletionSink, Purgatories
     from highwater.broker.request.request_metrics import Metrics
     from highwater.broker.share.persister import Persister
+    from highwater.broker.share.share_partitions import SharePartitions
     from highwater.kafka.config import Config
     from highwater.kafka.errors import ErrorCode
     from highwater.kafka.replica_assignment import Reassignment
@@ -81,6 +82,7 @@ class Services:
     share_states: ShareCoordinator
     persister: Persister
     """The state of share-partitions, wherever it is kept."""
+    share: SharePartitions
     broker_epoch: BrokerEpoch
     session: ZooKeeper | None = None
     session_watch: SessionWatch | None = None

@@ -73,6 +73,8 @@ from highwater.broker.handlers import (
     renew_delegation_token,
     sasl_authenticate,
     sasl_handshake,
+    share_acknowledge,
+    share_fetch,
     share_group_describe,
     share_group_heartbeat,
     stop_replica,
@@ -104,6 +106,7 @@ HANDLERS: tuple[ModuleType, ...] = (
     # share groups
     share_group_heartbeat, share_group_describe, describe_share_group_offsets,
     alter_share_group_offsets, delete_share_group_offsets,
+    share_fetch, share_acknowledge,
     # transactions
     add_partitions_to_txn, add_offsets_to_txn, end_txn, txn_offset_commit, write_txn_markers,
     describe_transactions, list_transactions,

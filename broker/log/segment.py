@@ -331,23 +331,7 @@ class Segment:
 
         Raises CorruptSegmentError if no header can be at a position.
         """
-        end = self.file.size if end is None else end
-        chunk, start = b"", position
-        while end - position >= HEADER_SIZE:
-            at = position - start
-            if at + HEADER_SIZE > len(chunk):
-                chunk, start, at = self.file.read(position, WALK_BYTES), position, 0
-                if len(chunk) < HEADER_SIZE:
-                    return
-            header = parse_header(chunk, at, start)
-            if header.magic != MAGIC or header.size < HEADER_SIZE:
-                raise CorruptSegmentError(
-                    f"{self.file.path}: no record batch begins at byte {position}"
-                )
-            if position + header.size > end:
-                return
-            yield header
-            position += header.size
+        return walk(self.file, position, self.file.size if end is None else end)
 
     def locate(self, offset: int) -> int:
         """The position of the first batch that ends at or after this offset, or the file's end."""
@@ -489,3 +473,21 @@ class Segment:
                 self.disk.rename(path, path + ".deleted")
                 paths.append(path + ".deleted")
         return paths
+
+
+def walk(file: File, position: int, end: int) -> Iterator[BatchHeader]:
+    """`Segment.walk` for a part of a segment that was read."""
+    chunk, start = b"", position
+    while end - position >= HEADER_SIZE:
+        at = position - start
+        if at + HEADER_SIZE > len(chunk):
+            chunk, start, at = file.read(position, WALK_BYTES), position, 0
+            if len(chunk) < HEADER_SIZE:
+                return
+        header = parse_header(chunk, at, start)
+        if header.magic != MAGIC or header.size < HEADER_SIZE:
+            raise CorruptSegmentError(f"{file.path}: no record batch begins at byte {position}")
+        if position + header.size > end:
+            return
+        yield header
+        position += header.size

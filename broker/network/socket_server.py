@@ -475,6 +475,7 @@ class SocketServer:
                 by = "client" if connection.hung_up_by_peer else "broker"
                 tracer.closed(connection, by, self.limits.total - 1)
         self.limits.remove(connection.peer[0], connection.listener.name)
+        self.services.share.disconnected(connection.index)
         self._closed_one.set()
 
     def call_later(self, delay_ms: int, callback: Callable[[], None]) -> object:

@@ -31,7 +31,14 @@ BY_TOPIC = (
     ("failed_fetch", "failedfetchrequestspersec", "Fetch requests that failed unexpectedly"),
     ("produce_conversions", "producemessageconversionspersec", "Records converted for the log"),
     ("fetch_conversions", "fetchmessageconversionspersec", "Records converted for a consumer"),
-)
+    ("total_share_fetch", "totalsharefetchrequestspersec", "Share fetches, once for each topic"),
+    ("failed_share_fetch", "failedsharefetchrequestspersec", "Of those, with an error"),
+    (
+        "total_share_acks", "totalshareacknowledgementrequestspersec",
+        "Acknowledgements of share groups, once for each partition",
+    ),
+    ("failed_share_acks", "failedshareacknowledgementrequestspersec", "Of those, with an error"),
+)  # fmt: skip
 FOR_ALL = (
     ("replication_bytes_in", "replicationbytesinpersec", "Bytes fetched from leaders"),
     ("replication_bytes_out", "replicationbytesoutpersec", "Bytes given to followers"),
@@ -72,6 +79,10 @@ class TopicStats:
     failed_fetch: int
     produce_conversions: int
     fetch_conversions: int
+    total_share_fetch: int
+    failed_share_fetch: int
+    total_share_acks: int
+    failed_share_acks: int
 
     def __init__(self) -> None:
         for name in self.__slots__:
@@ -139,6 +150,12 @@ class BrokerTopicStats(dict[str, TopicStats]):
                 stats.bytes_out += size
         elif error and error not in _EXPECTED:
             stats.failed_fetch += 1
+
+    def share_acknowledged(self, topic: str, *, failed: bool) -> None:
+        """Counts a partition's acknowledgements, when they come and again if they fail."""
+        stats = self[topic]
+        stats.failed_share_acks += failed
+        stats.total_share_acks += not failed
 
     def expired(self, follower: bool) -> None:
         """Counts a fetch that was answered at its time-out."""

@@ -334,6 +334,8 @@ class CompletionSink:
             completed = 0
             for kind, found in keys.items():
                 completed += self.purgatories.check(kind, found)
+                if kind == "Fetch":  # records that came are news for share groups, too
+                    completed += self.purgatories.check("ShareFetch", found)
             return completed
         finally:
             self.go()

@@ -11,6 +11,7 @@ _GROUPS = "highwater.broker.coordinator.group.share_groups"
 _CHECKS = "highwater.kafka.config.checks"
 _BOUNDS = "test_config::test_times_of_share_groups_lie_within_their_bounds"
 _COORDINATOR = "highwater.broker.coordinator.share.coordinator"
+_LEADERS = "highwater.broker.share.share_partitions"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +50,8 @@ class ShareProperties:
         doc="How many members a share group may have.",
     )  # fmt: skip
     group_share_record_lock_duration_ms: Int = prop(
-        30000, at_least=1000, at_most=3600000, read_by=_CHECKS, test=_BOUNDS,
+        30000, at_least=1000, at_most=3600000, read_by=_LEADERS,
+        test="test_share_fetch::test_a_lock_ends_after_its_time",
         doc="How many milliseconds a member of a share group has a record to itself.",
     )  # fmt: skip
     group_share_min_record_lock_duration_ms: Int = prop(
@@ -105,4 +107,19 @@ class ShareProperties:
         300000, at_least=1, read_by=_COORDINATOR,
         test="test_share_coordinator::test_old_records_are_deleted",
         doc="How often records that no snapshot needs are deleted, in milliseconds.",
+    )  # fmt: skip
+    group_share_partition_max_record_locks: Int = prop(
+        2000, at_least=100, at_most=10000, read_by=_LEADERS,
+        test="test_share_fetch::test_so_many_records_are_in_flight",
+        doc="How many records of a partition a share group may have in flight.",
+    )  # fmt: skip
+    group_share_delivery_count_limit: Int = prop(
+        5, at_least=2, at_most=10, read_by=_LEADERS,
+        test="test_share_fetch::test_a_record_is_delivered_so_often",
+        doc="How often a record is delivered to a share group before it is given up.",
+    )  # fmt: skip
+    group_share_max_share_sessions: Int = prop(
+        2000, at_least=1, read_by=_LEADERS,
+        test="test_share_fetch::test_so_many_sessions_are_open",
+        doc="How many members of share groups may have a session with this broker.",
     )  # fmt: skip

@@ -40,7 +40,6 @@ KRAFT_ALONE = "KRaft alone; Apache Kafka in ZooKeeper mode does not use it eithe
 GROUPS = "the group coordinator has no such switches"
 SHARE = "share groups begin with share.version, and their number has no limit"
 INITIALIZATION = "the next heartbeat begins again where state could not be initialized"
-PARTITIONS_SIDE = "leaders of partitions do not serve share groups yet"
 JVM = "the metrics of the JVM; highwater.metrics.port serves this broker's"
 THREADS = "there are no such threads; the work is done by tasks and one pool of threads"
 PURGATORY = "finished operations leave the purgatory at once"
@@ -266,13 +265,6 @@ WITHOUT_EFFECT: Sequence[Property] = (
         State.WITHOUT_EFFECT,
         INITIALIZATION,
         ("group.share.initialize.retry.interval.ms", Kind.INT, 30000),
-    ),
-    *rows(
-        State.WITHOUT_EFFECT,
-        PARTITIONS_SIDE,
-        ("group.share.delivery.count.limit", Kind.INT, 5),
-        ("group.share.max.share.sessions", Kind.INT, 2000),
-        ("group.share.partition.max.record.locks", Kind.INT, 2000),
     ),
     *rows(
         State.WITHOUT_EFFECT,

@@ -30,8 +30,9 @@ from highwater.broker.replica.partition_states import decode_leader_and_isr
 from highwater.broker.replica.replica_manager import ReplicaManager
 from highwater.broker.request.purgatory import CompletionSink, Purgatories
 from highwater.broker.request.request_metrics import Metrics
-from highwater.broker.request.response import Part, Response
+from highwater.broker.request.response import FileSlice, Part, Response
 from highwater.broker.services import Services
+from highwater.broker.share.share_partitions import SharePartitions
 from highwater.broker.share.state_links import StateLinks
 from highwater.kafka import znodes
 from highwater.kafka.config import Config
@@ -130,6 +131,8 @@ class Asker:
         )  # fmt: skip
         coordinated = config, world, replicas, metadata, purgatories, completions.add
         share_states = ShareCoordinator(*coordinated)
+        links = StateLinks(config, world, metadata, share_states, trio.lowlevel.checkpoint)
+        groups = GroupCoordinator(*coordinated)
         self.services = Services(
             config=config,
             world=world,
@@ -141,10 +144,13 @@ class Asker:
             purgatories=purgatories,
             completions=completions,
             metrics=Metrics(),
-            groups=GroupCoordinator(*coordinated),
+            groups=groups,
             transactions=TransactionCoordinator(*coordinated),
             share_states=share_states,
-            persister=StateLinks(config, world, metadata, share_states, trio.lowlevel.checkpoint),
+            persister=links,
+            share=SharePartitions(
+                config, replicas, purgatories, completions.add, links, groups.configs
+            ),
             broker_epoch=BrokerEpoch(10),
             session=zk,
             candidate=self.controller,
@@ -188,7 +194,7 @@ class Asker:
             self.answered.append(request)
         assert isinstance(reply, Response), reply
         if reply.parts is not None:
-            body = b"".join(reply.parts)  # type: ignore[arg-type]
+            body = b"".join(map(_bytes_of, reply.parts))
         else:
             body = bytes(encode_response(reply.message, version))
         answer = decode_response(key, version, body)
@@ -278,6 +284,12 @@ class Asker:
     async def stored_config(self, name: str) -> dict[str, str]:
         data, _ = await self.zk.get(znodes.config_path("topics", name))
         return znodes.decode_config(data)
+
+
+def _bytes_of(part: Part) -> bytes:
+    if isinstance(part, FileSlice):
+        return bytes(part.file.read(part.position, part.size))
+    return bytes(part)
 
 
 def answered(b: Any, reply: Any, respond: Callable[[Response], None]) -> None:
