@@ -85,8 +85,8 @@ class Run:
 
     @property
     def rests(self) -> bool:
-        """Whether it may be acquired."""
-        return self.state is RecordState.AVAILABLE and self.change is None
+        """Whether it may be acquired; what has a change on its way is still acquired."""
+        return self.state is RecordState.AVAILABLE
 
     @property
     def ends(self) -> bool:

@@ -363,7 +363,7 @@ class SharePartition:
         """Moves the start over the records that have ended."""
         start = self.end_offset
         for run in self._runs_from(self.start_offset):
-            if run.change is not None or not run.state.ended:
+            if not run.state.ended:
                 start = max(run.first, self.start_offset)
                 break
         self.start_offset = start

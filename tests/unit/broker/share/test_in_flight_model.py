@@ -29,7 +29,7 @@ from highwater.kafka.errors import ApiError
 
 MEMBERS = st.sampled_from(["a", "b", "c"])
 LOCK_MS = 10
-LIMITS = Limits(max_locks=12, max_deliveries=4)
+LIMITS = Limits(max_locks=12, max_deliveries=3)
 AVAILABLE, ACQUIRED, ACKNOWLEDGED, ARCHIVED = RecordState
 AFTER = [ARCHIVED, ACKNOWLEDGED, AVAILABLE, ARCHIVED]
 
@@ -225,11 +225,17 @@ class Life(RuleBasedStateMachine):
 
     # ------------------------------------------------------------ the store
 
-    @precondition(lambda self: self.writing is None)
     @rule()
     def write(self) -> None:
-        self.writing = self.partition.next_write()
-        assert self.partition.next_write() is None
+        write = self.partition.next_write()
+        assert not (write and self.writing), "one write is on its way at a time"
+        self.writing = self.writing or write
+
+    @rule(member=MEMBERS)
+    def deliver_all_in_vain(self, member: str) -> None:
+        """The same records again and again, so that they come to their limit."""
+        self.fetch(member, 10, 10, False, 4)
+        self.time_goes_on(LOCK_MS)
 
     @precondition(lambda self: self.writing is not None)
     @rule(outcome=st.sampled_from(["stored", "stored", "refused", "stored and not answered"]))
@@ -306,6 +312,14 @@ class Life(RuleBasedStateMachine):
             for o, e in self.entries.items()
             if o >= self.start or e.state is ACQUIRED
         }
+        changing = {
+            o: run.change
+            for batch in self.partition._in_flight
+            for run in batch.runs
+            for o in range(run.first, run.last + 1)
+            if run.change is not None
+        }
+        assert changing == {o: e.change for o, e in self.entries.items() if e.change}
         assert all(count <= LIMITS.max_deliveries for _, count in states.values())
         head = next((o for o in sorted(states) if o >= self.start), None)
         if head is not None and not self.entries[head].change:
