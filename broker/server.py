@@ -184,6 +184,7 @@ class Broker:
         self.server = SocketServer(
             config, secured.clients, handlers.TABLE, self.services, secured.tls, secured.sasl
         )
+        self.server.on_disconnect.append(self.services.share.disconnected)
         register_network_metrics(self.server)
         self.completions.hold, self.completions.go = self.server.hold, self.server.go
         self._tell_of_changes()

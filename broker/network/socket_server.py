@@ -169,6 +169,8 @@ class SocketServer:
         self._handshakes: trio.Nursery | None = None
         self.handlers = handlers
         self.services = services
+        self.on_disconnect: list[Callable[[int], None]] = []
+        """Called with the number of a connection that has ended."""
         self.metrics: Metrics = services.metrics
         self.perf_ns = world.clock.perf_ns
         self.request_log = RequestLog()
@@ -475,7 +477,8 @@ class SocketServer:
                 by = "client" if connection.hung_up_by_peer else "broker"
                 tracer.closed(connection, by, self.limits.total - 1)
         self.limits.remove(connection.peer[0], connection.listener.name)
-        self.services.share.disconnected(connection.index)
+        for listener in self.on_disconnect:
+            listener(connection.index)
         self._closed_one.set()
 
     def call_later(self, delay_ms: int, callback: Callable[[], None]) -> object:
