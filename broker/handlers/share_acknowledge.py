@@ -26,7 +26,6 @@ from highwater.broker.request.response import Response
 from highwater.broker.share.persister import SharePartitionKey
 from highwater.broker.share.sessions import FINAL_EPOCH, INITIAL_EPOCH, TopicIdPartition
 from highwater.broker.share.share_partition import RENEW, Acknowledgement
-from highwater.broker.share.share_partitions import SHARE_FETCH
 from highwater.kafka.errors import ApiError, ErrorCode
 from highwater.kafka.features import SHARE_VERSION
 from highwater.kafka.security.acls import Operation, ResourceType
@@ -102,7 +101,7 @@ def named(ctx: Context, topic_id: bytes, partition: int) -> TopicPartition:
 class Ticket(DelayedOperation):
     """A request that waits until what it has begun is done."""
 
-    kind: ClassVar[str] = SHARE_FETCH
+    kind: ClassVar[str] = "ShareAcknowledge"
 
     def __init__(self, ctx: Context) -> None:
         self.keys: Sequence[Hashable] = (next(_numbers),)

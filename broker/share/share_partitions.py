@@ -3,8 +3,9 @@ and lets them go.
 
 A share-partition is loaded when a member first fetches from it.  It ends when this broker ceases to
 lead the partition, or when the persister says that another one does, or that the state was made
-anew; whoever waits for it is answered at once.  It is forgotten when its group has no session here
-and nothing is locked or unstored, so there are never more of them than sessions account for.
+anew; whoever waits for it is answered at once.  It is forgotten when its group has no session here,
+the last one's connection has ended and nothing is locked or unstored.  So there are never many more
+of them than sessions account for.
 
 The start offset of a group that has none is chosen by share.auto.offset.reset.  Unless it is the
 log's start it is stored before anything is acquired: another leader would choose a later one, and
@@ -55,6 +56,8 @@ log = logging.getLogger(__name__)
 SHARE_FETCH = "ShareFetch"
 """The purgatory's kind; its keys are partitions and share-partitions."""
 HW_POLL_S = 0.01
+GROUPS_KEPT = 100
+"""How many groups are kept for connections that may open a session again."""
 NOT_HOSTED = "This server does not host this topic-partition."
 Done = Callable[[ApiError | None], None]
 
@@ -310,6 +313,8 @@ class SharePartitions:
         self.meters = ShareMeters()
         self.led: dict[SharePartitionKey, LedSharePartition] = {}
         self._of_partition: dict[TopicPartition, dict[SharePartitionKey, None]] = {}
+        self._left: dict[str, int] = {}
+        """Groups whose last session was closed, and its connection, which may open another."""
         self._completed = completed
         self._nursery: trio.Nursery | None = None
         replicas.on_role_change.append(self._role_changed)
@@ -368,20 +373,31 @@ class SharePartitions:
     def close(self, session: ShareSession) -> None:
         """Closes a session, and releases what its member has acquired."""
         self.sessions.close(session)
-        self._closed(session)
+        self._release(session)
+        if not self.sessions.has_group(session.group):
+            self._left.pop(session.group, None)
+            self._left[session.group] = session.connection
+            if len(self._left) > GROUPS_KEPT:
+                self._forget_groups([next(iter(self._left))])
 
     def disconnected(self, connection: int) -> None:
         """Closes the sessions of a connection that has ended."""
+        groups = [group for group, last in self._left.items() if last == connection]
         for session in self.sessions.disconnected(connection):
-            self._closed(session)
+            self._release(session)
+            groups.append(session.group)
+        self._forget_groups(groups)
 
-    def _closed(self, session: ShareSession) -> None:
-        last = not self.sessions.has_group(session.group)
+    def _release(self, session: ShareSession) -> None:
         for key, found in list(self.led.items()):
             if key.group == session.group:
                 found.release(session.member)
-                if last:
-                    self.forget_if_idle(found)
+
+    def _forget_groups(self, groups: Iterable[str]) -> None:
+        for group in groups:
+            self._left.pop(group, None)
+        for found in list(self.led.values()):
+            self.forget_if_idle(found)
 
     # ------------------------------------------------------------ coming and going
 
@@ -398,8 +414,9 @@ class SharePartitions:
                 del self._of_partition[ended.tp]
 
     def forget_if_idle(self, one: LedSharePartition) -> None:
-        """Forgets what would be loaded as it is."""
-        if one.at_rest and not self.sessions.has_group(one.key.group):
+        """Forgets what nobody may ask for soon, and would be loaded as it is."""
+        group = one.key.group
+        if one.at_rest and group not in self._left and not self.sessions.has_group(group):
             one.end(ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, NOT_HOSTED))
 
     def _role_changed(self, partition: Partition) -> None:

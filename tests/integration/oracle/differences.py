@@ -25,6 +25,8 @@ OF_MIXED_GROUPS = FILE.with_name("differences_of_mixed_groups.toml")
 """Beside Apache Kafka 4.2, in groups with members of both protocols."""
 OF_SHARE_GROUPS = FILE.with_name("differences_of_share_groups.toml")
 """Beside Apache Kafka 4.2, in share groups and the state of their share-partitions."""
+OF_SHARE_FETCHES = FILE.with_name("differences_of_share_fetches.toml")
+"""Beside Apache Kafka 4.2, at the leaders of partitions that share groups read."""
 VERSIONS = "versions"
 
 
@@ -109,7 +111,7 @@ HEAD_OF_SHARE_GROUPS = """
 ## Share groups
 
 KIP-932 is compared with Apache Kafka 4.2: the group coordinator's part and the share coordinator
-(tests/integration/oracle/test_share_groups.py).
+(tests/integration/oracle/test_share_groups.py), and the partitions' leaders (test_share_fetch.py).
 
 | API | what | why |
 |---|---|---|
@@ -123,6 +125,7 @@ def render() -> str:
             HEAD_OF_CONSUMER_GROUPS, _rows(load(OF_CONSUMER_GROUPS)),
             _rows(load(OF_MIXED_GROUPS)),
             HEAD_OF_SHARE_GROUPS, _rows(load(OF_SHARE_GROUPS)),
+            _rows(load(OF_SHARE_FETCHES)),
         )
     )  # fmt: skip
 

@@ -592,3 +592,19 @@ async def test_another_partition_is_first_each_time_and_one_can_be_forgotten(nod
     assert sorted(firsts) == [0, 7]
     await node.fetch(3, partitions=(), forgotten=[7])
     assert [p.partition for p in session.partitions] == [0]
+
+
+@in_share_group()
+async def test_groups_are_kept_until_their_connections_end(node: Node) -> None:
+    await node.leads()
+    node.append(1)
+    await node.opened()
+    await node.acknowledge(-1, (0, 0, ACCEPT))
+    await trio.sleep(1)
+    share = node.b.services.share
+    assert list(share.led) == [KEY]
+    await node.opened(max_wait_ms=1)
+    await node.fetch(-1)
+    share.disconnected(0)
+    await trio.sleep(1)
+    assert share.led == {}
