@@ -21,6 +21,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Hashable, Sequence
 from contextlib import suppress
 from functools import partial
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from highwater.base.event_loop import monotonic_ms
@@ -267,7 +268,13 @@ class FetchOperation(DelayedOperation):
         assert found.slice is not None, "it names no epoch, so that no log diverges"
         with replicas.disk_of(place.led.partition):
             piece = found.slice
-            headers = list(walk(piece.file, piece.position, piece.position + piece.size))
+            end = place.led.last_wanted(self.request.max_records)
+            headers = list(
+                takewhile(
+                    lambda header: header.base_offset <= end,
+                    walk(piece.file, piece.position, piece.position + piece.size),
+                )
+            )
         return Read(place, offset, piece, headers, log_batches(headers, found.aborted or ()))
 
     def _enough(self, reads: Sequence[Read]) -> bool:

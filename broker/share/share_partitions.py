@@ -175,6 +175,10 @@ class LedSharePartition:
     def next_fetch_offset(self) -> int:
         return self._loaded().next_fetch_offset
 
+    def last_wanted(self, max_records: int) -> int:
+        """No record behind this offset can be acquired by a fetch."""
+        return self._loaded().end_offset + max_records
+
     def acquire(self, fetched: Fetched, wanted: Wanted) -> list[Acquired]:
         found = self._loaded().acquire(fetched, wanted)
         self._watch_locks()
@@ -269,6 +273,15 @@ class LedSharePartition:
         self._all.news(self)
 
     # ------------------------------------------------------------ the end
+
+    def role_changed(self, partition: Partition) -> None:
+        """Goes on as leader in the next epoch.  Where an epoch was left out, or this broker has
+        ceased to lead, another one may have led, and what is known here is old."""
+        same = partition is self.partition and partition.generation == self.generation
+        if same and partition.leader_epoch <= self.leader_epoch + 1:
+            self.leader_epoch = int(partition.leader_epoch)
+        else:
+            self.end(ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
 
     @property
     def at_rest(self) -> bool:
@@ -421,6 +434,4 @@ class SharePartitions:
 
     def _role_changed(self, partition: Partition) -> None:
         for key in list(self._of_partition.get(partition.tp, ())):
-            led = self.led[key]
-            if led.generation != partition.generation or led.partition is not partition:
-                led.end(ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
+            self.led[key].role_changed(partition)

@@ -423,6 +423,19 @@ async def test_a_later_leader_goes_on_with_what_is_stored(node: Node) -> None:
 
 
 @in_share_group()
+async def test_a_leader_goes_on_in_its_next_epoch_unless_one_was_left_out(node: Node) -> None:
+    await node.leads()
+    node.append(4)
+    await node.opened()
+    await node.role(1)
+    assert code(found(await node.acknowledge(1, (0, 1, ACCEPT)))) == "NONE"
+    node.epoch += 1
+    await node.role(1)
+    assert code(found(await node.acknowledge(2, (2, 3, ACCEPT)))) == "UNKNOWN_TOPIC_OR_PARTITION"
+    assert acquired(await node.opened()) == [(2, 3, 1)]
+
+
+@in_share_group()
 async def test_a_slow_coordinator_holds_the_answer_and_nothing_else(node: Node) -> None:
     await node.leads()
     node.append(2)
