@@ -122,7 +122,7 @@ class Acquisition:
         """Acquires single runs of a batch, or the beginning of one; returns how many records."""
         found, bound = 0, 0
         parts: list[Acquired] = []
-        for run in list(batch.cut(max(first, batch.first), min(last, batch.last))):
+        for run in batch.cut(max(first, batch.first), min(last, batch.last)):
             if not run.rests:
                 continue
             alone = self._max_deliveries > 2 and run.count == self._max_deliveries - 1

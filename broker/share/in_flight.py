@@ -19,8 +19,11 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from enum import IntEnum
+from operator import attrgetter
 
 from highwater.broker.share.persister import StateBatch
+
+_last_of = attrgetter("last")
 
 
 class RecordState(IntEnum):
@@ -127,20 +130,21 @@ class Batch:
     def size(self) -> int:
         return self.last - self.first + 1
 
-    def cut(self, first: int, last: int) -> Iterator[Run]:
+    def cut(self, first: int, last: int) -> list[Run]:
         """The runs within these bounds; one that goes beyond them is divided there."""
-        self._divide_at(first)
-        self._divide_at(last + 1)
-        return iter([run for run in self.runs if first <= run.first and run.last <= last])
+        begin = self._divide_at(first)
+        return self.runs[begin : self._divide_at(last + 1)]
 
-    def _divide_at(self, offset: int) -> None:
-        at = bisect_left(self.runs, offset, key=lambda run: run.last)
+    def _divide_at(self, offset: int) -> int:
+        """Has a run begin at this offset, and returns its place."""
+        at = bisect_left(self.runs, offset, key=_last_of)
         if at == len(self.runs) or self.runs[at].first >= offset:
-            return
+            return at
         run = self.runs[at]
         self.runs.insert(at + 1, replace(run, first=offset))
         run.last = offset - 1
         self.divided = True
+        return at + 1
 
     def join(self) -> None:
         """Joins runs that have become alike."""
@@ -179,7 +183,7 @@ class InFlight:
 
     def overlapping(self, first: int, last: int) -> list[Batch]:
         """The batches with a record in these bounds."""
-        begin = bisect_left(self._batches, first, key=lambda batch: batch.last)
+        begin = bisect_left(self._batches, first, key=_last_of)
         return self._batches[begin : bisect_right(self._firsts, last)]
 
     def add(self, batch: Batch) -> None:
@@ -201,7 +205,7 @@ class InFlight:
 
     def remove_below(self, offset: int) -> None:
         """Removes the batches that end below the offset, but for those with a lock or a change."""
-        end = bisect_left(self._batches, offset, key=lambda batch: batch.last)
+        end = bisect_left(self._batches, offset, key=_last_of)
         kept = [
             batch
             for batch in self._batches[:end]
