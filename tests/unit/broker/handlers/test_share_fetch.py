@@ -621,3 +621,14 @@ async def test_groups_are_kept_until_their_connections_end(node: Node) -> None:
     share.disconnected(0)
     await trio.sleep(1)
     assert share.led == {}
+
+
+@in_share_group()
+async def test_cold_records_are_read_outside_of_the_loop(node: Node) -> None:
+    await node.leads()
+    await node.opened(max_wait_ms=1)
+    disk = node.b.services.world.disk._disk
+    node.append(3)
+    disk.cold = 1.0
+    assert acquired(await node.fetch(1)) == [(0, 2, 1)]
+    assert disk.loads
