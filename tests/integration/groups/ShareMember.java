@@ -90,10 +90,9 @@ public class ShareMember {
                     continue;
                 }
                 acknowledge(consumer, held);
+                held.clear(); // what is renewed comes again by the next poll
                 if (mode.equals("renew"))
-                    consumer.poll(Duration.ofMillis(500));
-                else
-                    held.clear();
+                    Thread.sleep(500);
             }
         }
         System.out.println("{\"event\": \"ended\"}");
@@ -108,7 +107,7 @@ public class ShareMember {
             try {
                 consumer.acknowledge(r, types.get(types.size() - 1));
             } catch (IllegalStateException e) {
-                say("failed", r, ", \"error\": \"not held\"");
+                say("failed", r, ", \"type\": \"none\", \"error\": \"not held\"");
             }
         }
         Map<TopicIdPartition, Optional<KafkaException>> results = consumer.commitSync(Duration.ofSeconds(30));
@@ -118,7 +117,8 @@ public class ShareMember {
                 if (result.getKey().partition() != r.partition())
                     continue;
                 if (result.getValue().isPresent())
-                    say("failed", r, ", \"error\": \"" + result.getValue().get().getClass().getSimpleName() + "\"");
+                    say("failed", r, ", \"type\": \"" + types.get(n) + "\", \"error\": \""
+                        + result.getValue().get().getClass().getSimpleName() + "\"");
                 else
                     say(types.get(n).toString(), r, "");
             }

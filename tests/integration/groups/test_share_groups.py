@@ -90,6 +90,10 @@ class Member:
     def of(self, *kinds: str) -> list[dict[str, Any]]:
         return [event for event in list(self.events) if event["event"] in kinds]
 
+    def is_ready(self) -> bool:
+        assert self._process.poll() is None, self.log.read_text()[-3000:]
+        return bool(self.of("ready"))
+
     def becomes(self, mode: str) -> None:
         assert self._process.stdin is not None
         self._process.stdin.write(f"{mode}\n".encode())
@@ -112,7 +116,7 @@ def members(cluster: BackgroundCluster, topic: str, **modes: str) -> Iterator[li
     """Members by name, with their modes; all of them are ready."""
     started = [Member(cluster, topic, name, mode) for name, mode in modes.items()]
     try:
-        eventually(lambda: all(m.of("ready") for m in started), "members are ready", state(started))
+        eventually(lambda: all(m.is_ready() for m in started), "members are ready", state(started))
         yield started
     finally:
         for member in started:
@@ -129,10 +133,10 @@ def state(found: list[Member]) -> Callable[[], str]:
     return show
 
 
-def send(cluster: BackgroundCluster, topic: str, values: range) -> None:
-    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "linger.ms": 0})
+def send(cluster: BackgroundCluster, topic: str, values: range, partitions: int = 2) -> None:
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "linger.ms": 5})
     for value in values:
-        producer.produce(topic, value=str(value).encode(), partition=value % 2)
+        producer.produce(topic, value=str(value).encode(), partition=value % partitions)
     assert producer.flush(60) == 0
 
 
@@ -181,23 +185,25 @@ def test_released_records_come_again(cluster: BackgroundCluster) -> None:
 
 
 def test_a_lock_ends_and_another_member_gets_the_records(cluster: BackgroundCluster) -> None:
-    cluster.create_topic("locked", partitions=2)
-    send(cluster, "locked", range(20))
+    cluster.create_topic("locked", partitions=1)
+    send(cluster, "locked", range(20), partitions=1)
     with members(cluster, "locked", a="hold") as (a,):
         eventually(lambda: len(a.of("got")) == 20, "it holds all", state([a]))
         began = time.monotonic()
-        with members(cluster, "locked", b="accept") as (b,):
-            eventually(lambda: len(b.of("accept")) >= 20, "the other accepts", state([a, b]))
+        with members(cluster, "locked", b="hold") as (b,):
+            eventually(lambda: len(b.of("got")) == 20, "the other gets them", state([a, b]))
             assert time.monotonic() - began > LOCK_S / 2
             assert counts(b.of("got")) == {2}
             a.becomes("accept")
-            eventually(lambda: len(a.of("failed")) >= 20, "too late", state([a, b]))
+            eventually(lambda: len(a.of("failed")) == 20, "too late", state([a, b]))
+            b.becomes("accept")
+            eventually(lambda: len(b.of("accept")) == 20, "the other accepts", state([a, b]))
             assert a.of("accept") == []
 
 
 def test_locks_are_renewed(cluster: BackgroundCluster) -> None:
-    cluster.create_topic("renewed", partitions=2)
-    send(cluster, "renewed", range(20))
+    cluster.create_topic("renewed", partitions=1)
+    send(cluster, "renewed", range(20), partitions=1)
     with members(cluster, "renewed", a="renew") as (a,):
         eventually(lambda: len(a.of("renew")) >= 20, "it renews all", state([a]))
         began = time.monotonic()
@@ -211,8 +217,8 @@ def test_locks_are_renewed(cluster: BackgroundCluster) -> None:
 
 
 def test_a_member_goes_and_its_records_go_to_another(cluster: BackgroundCluster) -> None:
-    cluster.create_topic("left", partitions=2)
-    send(cluster, "left", range(20))
+    cluster.create_topic("left", partitions=1)
+    send(cluster, "left", range(20), partitions=1)
     with members(cluster, "left", a="hold") as (a,):
         eventually(lambda: len(a.of("got")) == 20, "it holds all", state([a]))
         began = time.monotonic()
@@ -258,9 +264,12 @@ def test_leaders_die_and_nothing_acknowledged_comes_back(cluster: BackgroundClus
         finally:
             stop.set()
             writer.join()
-        eventually(
-            lambda: set(values(told(three, "accept"))) >= set(sent), "all accepted", state(three)
-        )
+        eventually(lambda: undone(three, sent) == set(), "all accepted", state(three))
         accepted = Counter((e["partition"], e["offset"]) for e in told(three, "accept"))
         assert [place for place, times in accepted.items() if times > 1] == []
-        assert len(accepted) == len(sent)
+
+
+def undone(found: list[Member], sent: list[int]) -> set[int]:
+    """The values that nobody has accepted; where the answer was lost, the acceptance may count."""
+    unknown = [e for e in told(found, "failed") if e["type"] == "accept"]
+    return set(sent) - set(values(told(found, "accept"))) - set(values(unknown))
