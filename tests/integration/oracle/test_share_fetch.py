@@ -53,6 +53,7 @@ def sides(
     kraft = ApacheKafka(apache.home(RELEASE), jvm=QUICK, version=RELEASE, kraft=True)
     properties = {
         "auto.create.topics.enable": "false",
+        "log.retention.ms": "-1",  # the records' times are long ago
         "share.coordinator.state.topic.num.partitions": "1",
         "share.coordinator.state.topic.replication.factor": "1",
         "share.coordinator.state.topic.min.isr": "1",
