@@ -18,7 +18,11 @@ from highwater.kafka.client.retries import RETRIABLE, code_of
 from highwater.kafka.errors import ErrorCode
 from highwater.kafka.types import TopicPartition
 from highwater.kafka.wire import messages
-from highwater.kafka.wire.messages import ConsumerGroupDescribeRequest
+from highwater.kafka.wire.messages import (
+    ConsumerGroupDescribeRequest,
+    DescribeShareGroupOffsetsRequest,
+    ShareGroupDescribeRequest,
+)
 
 GROUP = 0
 """FindCoordinator's key type for groups."""
@@ -47,6 +51,8 @@ class Described:
     state: str
     members: tuple[Member, ...]
     coordinator: int
+    shares: bool = False
+    """Whether it is a share group (KIP-932), whose members have no partition to themselves."""
 
     def __str__(self) -> str:
         names = ", ".join(member.name for member in self.members)
@@ -61,7 +67,7 @@ class Described:
         return told
 
     def reader(self, tp: TopicPartition) -> str:
-        return next((m.name for m in self.members if tp in m.partitions), "no member")
+        return ", ".join(m.name for m in self.members if tp in m.partitions) or "no member"
 
 
 async def patiently(work: Callable[[], Any]) -> Any:
@@ -81,8 +87,7 @@ async def group(stage: Stage, name: str) -> dict[str, Any]:
 
     async def once() -> dict[str, Any]:
         found = await described(stage.cluster, name)
-        committed = await committed_of(stage, name, found.coordinator)
-        lag = await lag_of(stage, committed)
+        committed, lag = await progress(stage, name, found)
         return {
             "group": name,
             "state": found.state,
@@ -122,7 +127,7 @@ async def described(cluster: Cluster, name: str) -> Described:
     found = (await _asked(number, address, request, 4)).groups[0]
     _code(found.error_code, number)
     if found.group_state == DEAD:
-        return await _consumers(number, address, name)
+        return await _of_today(number, address, name)
     members = tuple(
         Member(m.group_instance_id or m.member_id, _assigned(m.member_assignment))
         for m in found.members
@@ -130,27 +135,30 @@ async def described(cluster: Cluster, name: str) -> Described:
     return Described(found.group_state, members, number)
 
 
-async def _consumers(number: int, address: tuple[str, int], name: str) -> Described:
-    """A group of the consumer protocol (KIP-848), which DescribeGroups does not show."""
+async def _of_today(number: int, address: tuple[str, int], name: str) -> Described:
+    """A group of the consumer protocol (KIP-848), or a share group: DescribeGroups lacks them."""
     offered = await _asked(number, address, messages.ApiVersionsRequest(), 0)
-    request = ConsumerGroupDescribeRequest(group_ids=[name], include_authorized_operations=False)
-    if request.API_KEY not in {entry.api_key for entry in offered.api_keys}:
-        return Described(DEAD, (), number)
-    found = (await _asked(number, address, request, 0)).groups[0]
-    if _code(found.error_code, number) is not ErrorCode.NONE:
-        return Described(DEAD, (), number)
-    members = tuple(
-        Member(
-            m.instance_id or m.member_id,
-            frozenset(
-                TopicPartition(topic.topic_name, partition)
-                for topic in m.assignment.topic_partitions
-                for partition in topic.partitions
-            ),
-        )
-        for m in found.members
-    )
-    return Described(found.group_state, members, number)
+    keys = {entry.api_key for entry in offered.api_keys}
+    for kind, version in ((ConsumerGroupDescribeRequest, 0), (ShareGroupDescribeRequest, 1)):
+        if kind.API_KEY not in keys:
+            continue
+        request = kind(group_ids=[name], include_authorized_operations=False)
+        found = (await _asked(number, address, request, version)).groups[0]
+        if _code(found.error_code, number) is ErrorCode.NONE:
+            shares = kind is ShareGroupDescribeRequest
+            members = tuple(
+                Member(
+                    (None if shares else m.instance_id) or m.member_id,
+                    frozenset(
+                        TopicPartition(topic.topic_name, partition)
+                        for topic in m.assignment.topic_partitions
+                        for partition in topic.partitions
+                    ),
+                )
+                for m in found.members
+            )
+            return Described(found.group_state, members, number, shares)
+    return Described(DEAD, (), number)
 
 
 def _assigned(assignment: bytes) -> frozenset[TopicPartition]:
@@ -160,6 +168,30 @@ def _assigned(assignment: bytes) -> frozenset[TopicPartition]:
     except (ValueError, struct.error):
         return frozenset()
     return frozenset(TopicPartition(name, p) for name, ps in topics for p in ps)
+
+
+async def progress(
+    stage: Stage, name: str, found: Described
+) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
+    """What a group has committed, and how far it is behind.  A share group commits nothing: instead
+    its start offsets, and how many records from there on are not done."""
+    if not found.shares:
+        committed = await committed_of(stage, name, found.coordinator)
+        return committed, await lag_of(stage, committed)
+    addresses = dict(reachable(stage.cluster))
+    one = DescribeShareGroupOffsetsRequest.DescribeShareGroupOffsetsRequestGroup
+    request = DescribeShareGroupOffsetsRequest(groups=[one(group_id=name, topics=None)])
+    number = found.coordinator
+    group = (await _asked(number, addresses.get(number), request, 1)).groups[0]
+    _code(group.error_code, number)
+    starts, lag = {}, {}
+    for topic in group.topics:
+        for p in topic.partitions:
+            _code(p.error_code, number)
+            if p.lag >= 0:
+                tp = TopicPartition(topic.topic_name, p.partition_index)
+                starts[tp], lag[tp] = p.start_offset, p.lag
+    return starts, lag
 
 
 async def committed_of(stage: Stage, name: str, coordinator: int) -> dict[TopicPartition, int]:

@@ -11,7 +11,7 @@ import trio
 from highwater.agent import topic_calls
 from highwater.agent.errors import ControlError
 from highwater.agent.fault_desk import FaultDesk
-from highwater.agent.group_calls import NotNow, committed_of, described, lag_of, open_transactions
+from highwater.agent.group_calls import NotNow, described, open_transactions, progress
 from highwater.cluster.faults.stage import Stage
 from highwater.cluster.interface import ClusterError, broker
 from highwater.kafka.types import TopicPartition
@@ -115,8 +115,7 @@ class Wait:
     def _lag(self, name: str, bound: int) -> Condition:
         async def holds() -> bool:
             found = await described(self._stage.cluster, name)
-            committed = await committed_of(self._stage, name, found.coordinator)
-            lag = await lag_of(self._stage, committed)
+            _, lag = await progress(self._stage, name, found)
             late = sorted((-behind, tp) for tp, behind in lag.items() if behind)
             self._seen = [f"{name} is {found}"]
             self._seen += [

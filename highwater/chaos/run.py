@@ -33,7 +33,7 @@ from highwater.chaos.watch_process import RULE, WatchProcess
 from highwater.chaos.witnesses import disk_reader as disk
 from highwater.chaos.witnesses import state_rules as rules
 from highwater.chaos.witnesses.deaths import DeathWitness
-from highwater.chaos.workloads import confluent, share_group
+from highwater.chaos.workloads import confluent, share_members
 from highwater.chaos.workloads.crew import CLASSIC, CONSUMER, Crew
 from highwater.chaos.workloads.group_run import JAVA
 from highwater.chaos.workloads.recorder import Spec, Topic
@@ -116,7 +116,7 @@ def choose_runtime(wish: str) -> str:
 def open_cluster(options: Options, folder: RunFolder) -> AbstractAsyncContextManager[Cluster]:
     properties = {"log.segment.bytes": "1048576"}
     if SHARE in options.workloads:
-        properties |= share_group.PROPERTIES
+        properties |= share_members.PROPERTIES
     properties |= options.properties
     if options.target is not None:
         return options.target.open(folder.cluster, properties)

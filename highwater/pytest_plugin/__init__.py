@@ -132,7 +132,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--kafka-group-protocol",
         choices=GROUP_PROTOCOLS,
-        help="of the groups that group() names (classic); consumer: that of KIP-848",
+        help="of the groups that group() names (classic); consumer: KIP-848's; share: KIP-932's",
     )
     group.addoption("--kafka-seed", type=int, metavar="N", help="of random choices (0)")
     group.addoption(

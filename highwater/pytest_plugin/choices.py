@@ -9,7 +9,7 @@ MOST_BROKERS = 9
 RUNTIMES = ("process", "compose", "apache", "apache:VERSION")
 """The last one is any release, such as apache:4.2.0 and apache:3.9.2-kraft (docs/targets.md)."""
 _RELEASE = re.compile(r"apache:\d+(\.\d+){2}(-kraft|-apart)?")
-GROUP_PROTOCOLS = ("classic", "consumer")
+GROUP_PROTOCOLS = ("classic", "consumer", "share")
 SECURITIES = ("plaintext", "ssl", "sasl_plaintext", "sasl_ssl")
 
 

@@ -59,7 +59,7 @@ class Group(str):
     """A group's name; with the protocol that its members are to speak."""
 
     protocol: str
-    """`classic`, or `consumer` (KIP-848)."""
+    """`classic`, `consumer` (KIP-848), or `share`: a share group (KIP-932)."""
 
     def __new__(cls, name: str, protocol: str) -> Group:
         made = super().__new__(cls, name)
@@ -69,14 +69,14 @@ class Group(str):
     @property
     def settings(self) -> dict[str, str | int]:
         """A member's settings, as confluent-kafka and the Java client name them: the group's name,
-        its protocol, and how soon a member that died is noticed, which in the consumer protocol
-        the brokers say (the profile `test`: after the same time).
+        its protocol, and how soon a member that died is noticed.  Of members of the other
+        protocols the brokers say that (the profile `test`: after the same time).
         """
-        times = {"session.timeout.ms": 6000, "heartbeat.interval.ms": 500}
-        return {
-            "group.id": str(self),
-            **(times if self.protocol == "classic" else {"group.protocol": self.protocol}),
+        further: dict[str, dict[str, str | int]] = {
+            "classic": {"session.timeout.ms": 6000, "heartbeat.interval.ms": 500},
+            "consumer": {"group.protocol": "consumer"},
         }
+        return {"group.id": str(self), **further.get(self.protocol, {})}
 
 
 class Groups:
@@ -89,7 +89,8 @@ class Groups:
     def __call__(self, name: str = "group", *, protocol: str | None = None) -> Group:
         """A name, NAME-gN; the group is there when its first member joins.
 
-        `protocol`: `classic` or `consumer`; that of the marker or of the command line where None.
+        `protocol`: `classic`, `consumer` or `share`; None: that of the marker, else of the command
+        line.
         """
         __tracebackhide__ = True
         protocol = self._protocol if protocol is None else protocol

@@ -71,7 +71,7 @@ class Workload:
             self._transactions()
         self.sharing: list[Client] = []
         if spec.share_group:
-            from highwater.chaos.workloads.share_group import ShareGroup
+            from highwater.chaos.workloads.share_members import ShareGroup
 
             jars = Path(spec.java_jars)
             self.sharing.append(ShareGroup(self.recorder, jars, spec.safe.name))
@@ -133,7 +133,7 @@ class Workload:
 
             late += self._end([*self.tellers, *self.copiers], END_S)
         if self.sharing:
-            from highwater.chaos.workloads.share_group import DRAIN_S
+            from highwater.chaos.workloads.share_members import DRAIN_S
 
             late += self._end(self.sharing, DRAIN_S)
         time.sleep(1.0)

@@ -65,16 +65,24 @@ def profile_properties(name: str, brokers: int = 3) -> dict[str, str]:
             "replica.lag.time.max.ms": "2000",
             "group.initial.rebalance.delay.ms": "0",
             "group.min.session.timeout.ms": "1000",
-            # members of the consumer protocol name no times of their own
+            # members of consumer groups and of share groups name no times of their own
             "group.consumer.session.timeout.ms": "6000",
             "group.consumer.min.session.timeout.ms": "1000",
             "group.consumer.heartbeat.interval.ms": "500",
             "group.consumer.min.heartbeat.interval.ms": "100",
+            "group.share.session.timeout.ms": "6000",
+            "group.share.min.session.timeout.ms": "1000",
+            "group.share.heartbeat.interval.ms": "500",
+            "group.share.min.heartbeat.interval.ms": "100",
+            "group.share.min.record.lock.duration.ms": "1000",
             "offsets.topic.replication.factor": factor,
             "offsets.topic.num.partitions": "4",
             "transaction.state.log.replication.factor": factor,
             "transaction.state.log.num.partitions": "4",
             "transaction.state.log.min.isr": str(min(2, brokers)),
+            "share.coordinator.state.topic.replication.factor": factor,
+            "share.coordinator.state.topic.num.partitions": "4",
+            "share.coordinator.state.topic.min.isr": str(min(2, brokers)),
         }
     raise ConfigError([f"profile {name}: there is no such profile; use {' or '.join(PROFILES)}"])
 

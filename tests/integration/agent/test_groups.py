@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer
 
 from highwater.agent.client import AgentProcess, Control, ControlError
+from tests.integration.share_member import Member, group_of
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
@@ -145,3 +148,28 @@ def test_an_open_transaction_is_told_until_it_has_ended(
     producer.abort_transaction(30)
     control.wait("no transaction is open", within_s=20)
     assert control.open_transactions() == []
+
+
+@pytest.mark.apache
+def test_a_share_groups_lag_is_what_is_not_done(
+    agent: AgentProcess, control: Control, tmp_path: Path, apache_tool: Callable[..., Any]
+) -> None:
+    produce(Producer({"bootstrap.servers": agent.bootstrap}), 10)
+    member, group = Member(tmp_path, agent.bootstrap, "orders", "one", "hold"), group_of("orders")
+    try:
+        eventually(member.is_ready, "the member is ready", lambda: member.log.read_text())
+        control.wait(f"group {group} is stable with 1 member", within_s=20)
+        eventually(lambda: member.of("got"), "it has some", lambda: member.events)
+        with pytest.raises(ControlError, match=r"which .* reads|committed nothing"):
+            control.wait(f"lag of {group} is below 1", within_s=0.3)
+        member.becomes("accept")
+        control.wait(f"lag of {group} is below 1", within_s=30)
+        seen = control.group(group)
+        assert (seen["state"], seen["members"], seen["total_lag"]) == ("Stable", 1, 0)
+        assert set(seen["lag"]) == {"orders-0", "orders-1"}
+        member.close()
+    finally:
+        member.kill()
+    control.call("DELETE", f"/v1/groups/{group}")
+    with pytest.raises(ControlError, match=f"no group '{group}'"):
+        control.group(group)

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from highwater.chaos.workloads import java_program, java_transactions, share_group
+from highwater.chaos.workloads import java_program, java_transactions, share_members
 from highwater.chaos.workloads.java_program import OPERATIONS_FROM
 from highwater.chaos.workloads.java_transactions import JavaTransactions
 from highwater.chaos.workloads.recorder import Recorder, Spec, Topic
-from highwater.chaos.workloads.share_group import DIED, ShareGroup
+from highwater.chaos.workloads.share_members import DIED, ShareGroup
 from highwater.verdict.history import HistoryWriter, read_lines
 
 SAYS = """
@@ -53,7 +53,7 @@ def runs(monkeypatch: pytest.MonkeyPatch, program: str) -> None:
     """Instead of Java, Python runs this program."""
     told = lambda *given: [sys.executable, "-c", program, str(given[-1])]  # noqa: E731
     monkeypatch.setattr(java_program, "command", told)
-    for module in (java_transactions, share_group):
+    for module in (java_transactions, share_members):
         monkeypatch.setattr(module, "compile_program", lambda *_: "classes")
 
 

@@ -18,12 +18,7 @@ from highwater.chaos.workloads.workload_client import Client
 DELIVERY_LIMIT, LOCK_MS = 10, 4000
 PROPERTIES = {
     "group.share.delivery.count.limit": str(DELIVERY_LIMIT),
-    "group.share.min.record.lock.duration.ms": "1000",
     "group.share.record.lock.duration.ms": str(LOCK_MS),
-    "group.share.heartbeat.interval.ms": "500",
-    "group.share.min.heartbeat.interval.ms": "500",
-    "group.share.session.timeout.ms": "6000",
-    "group.share.min.session.timeout.ms": "6000",
 }
 """Of the brokers: locks that end while a member still has records, and deliveries enough that no
 record is given up before a member has seen it."""

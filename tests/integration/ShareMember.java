@@ -1,4 +1,4 @@
-// A member of a share group, for test_share_groups.py: it says what it gets, and what has become of its acknowledgements.
+// A member of a share group, for share_member.py: it says what it gets, and what has become of its acknowledgements.
 //
 // usage: java -cp JARS ShareMember.java BOOTSTRAP GROUP TOPIC NAME MODE
 //
