@@ -1,8 +1,9 @@
 """The parts of the wheel beside the project's own files; each is fixed by SHA-256.
 
-highwater/_vendor/python    kafka-python with its licence, without the prose of its schemas.  As a
-                            build requirement it comes from the index or mirror of the user's own
-                            settings
+highwater/_vendor/python    kafka-python with its licence, without its admin client.  Its schemas
+                            are one file, without their prose.  For both a line of it is another
+                            one.  As a build requirement it comes from the index or mirror of the
+                            user's own settings
 highwater/docs              the pages of the documentation that are for users
 highwater/compose           compose.yaml, and what its images are built of beside the package itself
 
@@ -34,17 +35,40 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 from highwater.machine_code import ROOMS, compiled, compiles, finds_compiler, insists
 
 KAFKA_PYTHON = "3.0.12"
-KAFKA_PYTHON_SHA256 = "cefebc33f2929238a59ff28df9ef518ce68888117f83a189662d94546601e0b9"
+KAFKA_PYTHON_SHA256 = "9730925ca4790ded38388a497e13f9140a1e64b09925ef36db3c1abdf5a3b5e0"
 """Over the lines `SHA-256 path` of its files, in order; a new version needs new values of both."""
 UNUSED = (
+    "kafka/admin/",
     "kafka/cli/",
     "kafka/benchmarks/",
     "kafka/protocol/old/",
     "kafka/protocol/generate_stubs.py",
 )
-"""What nothing else of it imports."""
+"""What nothing else of it imports, but its first module (`DOOR`)."""
 NOT_READ = (".pyc", ".pyi")
 """Stubs are for those who check types against it, and this copy is private."""
+SCHEMAS = "kafka/protocol/schemas/resources/"
+LOADER = "kafka/protocol/schemas/load_json.py"
+DOOR = "kafka/__init__.py"
+OTHER_LINES = {
+    DOOR: ("from kafka.admin import KafkaAdminClient\n", ""),
+    LOADER: (
+        "    msg_json = importlib.resources.read_text(package, msg_type + '.json')\n",
+        "    msg_json = _texts(package).get(msg_type)\n"
+        "    if msg_json is None:\n"
+        "        msg_json = importlib.resources.read_text(package, msg_type + '.json')\n",
+    ),
+}
+"""Files of it in which a line is another one."""
+TEXTS = """\
+
+
+@functools.lru_cache(maxsize=None)
+def _texts(package):
+    \"\"\"The schemas of the package where they are one file: name -> text.\"\"\"
+    file = importlib.resources.files(package) / 'all.json'
+    return json.loads(file.read_text('utf-8')) if file.is_file() else {}
+"""
 COMPILER_PACKAGES = ["mypy==2.4.1", "setuptools>=80"]
 COMPOSE = ("compose.yaml", "Dockerfile", ".dockerignore")
 OWN_TESTS = "## About the project's own tests"
@@ -73,10 +97,17 @@ class BuildHook(BuildHookInterface[Any]):
         root = Path(self.root)
         self.work = tempfile.TemporaryDirectory()
         included: dict[str, str] = build_data["force_include"]
+        schemas = {}
         for source, path in kafka_python().items():
-            if path.endswith(".json"):
-                source = str(_without_prose(Path(source), Path(self.work.name) / path))
+            if path.startswith(SCHEMAS) and path.endswith(".json"):
+                schemas[Path(path).stem] = _without_prose(Path(source).read_text("utf-8"))
+                continue
+            if path in OTHER_LINES:
+                source = self._made(path, _with_other_line(path, Path(source).read_text("utf-8")))
             included[source] = f"highwater/_vendor/python/{path}"
+        one = f"{SCHEMAS}all.json"
+        source = self._made(one, json.dumps(schemas, indent=0, sort_keys=True) + "\n")
+        included[source] = f"highwater/_vendor/python/{one}"
         for room in ROOMS:  # a source distribution has no symbolic links
             if not (root / "highwater" / room).exists():
                 included[str(root / room)] = f"highwater/{room}"
@@ -90,6 +121,13 @@ class BuildHook(BuildHookInterface[Any]):
         images = (f"docker/{p.name}" for p in sorted((root / "docker").iterdir()))
         for name in (*COMPOSE, *(i for i in images if i != f"docker/{FROM_A_CLONE}")):
             included[str(root / name)] = f"highwater/compose/{name}"
+
+    def _made(self, path: str, text: str) -> str:
+        """A file of this content, outside of the clone."""
+        place = Path(self.work.name) / path
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text(text, "utf-8")
+        return str(place)
 
     def _compiled(self, root: Path, place: Path) -> list[Path]:
         if not compiles() or not (insists() or finds_compiler()):
@@ -128,16 +166,21 @@ def kafka_python() -> dict[str, str]:
     return files
 
 
-def _without_prose(schema: Path, place: Path) -> Path:
-    """A copy of a message's schema without the descriptions of its fields, which nothing reads; the
-    notice at its head stays."""
-    text = schema.read_text()
-    notice = re.match(r"(\s*//.*\n)*", text)
-    fields = json.loads(re.sub(r"(?m)^\s*//.*$", "", text), object_hook=_without_about)
-    place.parent.mkdir(parents=True, exist_ok=True)
-    head = "" if notice is None else notice.group()
-    place.write_text(head + json.dumps(fields, separators=(",", ":")) + "\n")
-    return place
+def _with_other_line(path: str, text: str) -> str:
+    """A file of kafka-python as the wheel has it."""
+    old, new = OTHER_LINES[path]
+    if text.count(old) != 1:
+        raise RuntimeError(f"{path} of kafka-python {KAFKA_PYTHON} does not read as expected")
+    text = text.replace(old, new)
+    return f"import functools\n{text}{TEXTS}" if path == LOADER else text
+
+
+def _without_prose(schema: str) -> str:
+    """A message's schema without the descriptions of its fields, which nothing reads; the notice at
+    its head stays."""
+    notice = re.match(r"(\s*//.*\n)*", schema)
+    fields = json.loads(re.sub(r"(?m)^\s*//.*$", "", schema), object_hook=_without_about)
+    return ("" if notice is None else notice.group()) + json.dumps(fields, separators=(",", ":"))
 
 
 def _without_about(found: dict[str, Any]) -> dict[str, Any]:
