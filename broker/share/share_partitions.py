@@ -12,8 +12,9 @@ log's start it is stored before anything is acquired: another leader would choos
 pass over what nobody has acknowledged.
 
 Source: kafka.server.share.SharePartitionManager.
-Deviations: Kafka stores a start offset only with the first acknowledgement.  A leader that is
-deposed lets waiting fetches wait for their time-out there.
+Deviations: Kafka stores a start offset only with the first acknowledgement.  Where by_duration
+finds no record that young, the group begins at the end; in Kafka it waits for one with
+OFFSET_NOT_AVAILABLE.  A leader that is deposed lets waiting fetches wait for their time-out there.
 """
 
 from __future__ import annotations
