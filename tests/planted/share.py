@@ -89,9 +89,9 @@ def accepted_and_given_again(s: Story) -> None:
     acquire(s, "two", 1, 0)
 
 
-@in_share_group("S2")
+@in_share_group(apart="S2")
 def ended_twice(s: Story) -> None:
-    """Two members' acknowledgements of one record are answered."""
+    """Two members' acknowledgements of one record are answered, as below the start offset."""
     acquire(s, "one", 1, 5)
     wait(s, "two")
     acknowledge(s, "one", "accept", 1, 5)
