@@ -385,7 +385,10 @@ class SharePartitions:
     # ------------------------------------------------------------ sessions
 
     def close(self, session: ShareSession) -> None:
-        """Closes a session, and releases what its member has acquired."""
+        """Closes a session, and releases what its member has acquired; nothing if the session is
+        closed already: its member may have another one by now."""
+        if session.closed:
+            return
         self.sessions.close(session)
         self._release(session)
         if not self.sessions.has_group(session.group):

@@ -350,6 +350,25 @@ async def test_a_session_ends_and_its_records_are_released(node: Node) -> None:
 
 
 @in_share_group()
+async def test_a_session_that_is_closed_late_takes_nothing_from_the_next_one(node: Node) -> None:
+    await node.leads()
+    node.append(1)
+    await node.opened("a")
+
+    async def close() -> None:
+        assert code(found(await node.acknowledge(-1, (0, 0, ACCEPT), member="a"))) == "NONE"
+
+    async with trio.open_nursery() as nursery:
+        with node.slow_coordinator():
+            nursery.start_soon(close)
+            await trio.sleep(1)
+            node.append(1)
+            assert acquired(await node.opened("a")) == [(1, 1, 1)]
+    answer = await node.acknowledge(1, (1, 1, ACCEPT), member="a")
+    assert code(found(answer)) == "NONE"
+
+
+@in_share_group()
 async def test_without_sessions_nothing_is_kept(node: Node) -> None:
     await node.leads()
     node.append(1)
