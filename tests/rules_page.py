@@ -78,7 +78,7 @@ def mutants_of(rule: str) -> list[int]:
 def simulated_ids() -> set[str]:
     """Every rule that the simulation can report as broken."""
     text = "\n".join(path.read_text() for path in sorted(SIMULATED.rglob("*.py")))
-    named = re.findall(r'(?:broken|hold|Violation)\(\s*(?:[^()"]*,\s*)?"([CTGLR]\d+)"', text)
+    named = re.findall(r'(?:broken|hold|Violation)\(\s*(?:[^()"]*,\s*)?"([CTGLRS]\d+)"', text)
     return {*named, *sim_checks.CHECKS, *sim_checks.OF_TRANSACTIONS}
 
 

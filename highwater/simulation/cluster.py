@@ -62,6 +62,10 @@ class Shape:
     """max.incremental.fetch.session.cache.slots"""
     consumer_times_ms: tuple[int, int] | None = None
     """Session time-out and heartbeat interval of the consumer protocol; None: a server's own."""
+    share_times_ms: tuple[int, int, int] | None = None
+    """Session time-out, heartbeat interval and a record's lock of share groups."""
+    share_limits: tuple[int, int] | None = None
+    """How many records of a share-partition are in flight, and how often one is delivered."""
     small_bytes: int = 0
     """`world.api.Connection.small_bytes`; with 0, sendfile sends everything that is read of a log.
     """
@@ -127,8 +131,32 @@ class Shape:
                 group_consumer_min_heartbeat_interval_ms=interval_ms,
                 group_consumer_heartbeat_interval_ms=interval_ms,
             )
+        config = self._of_share_groups(config)
         if self.flush_every_batch:
             config = replace(config, log_flush_interval_messages=1)
+        return config
+
+    def _of_share_groups(self, config: Config) -> Config:
+        if self.share_times_ms is not None:
+            session_ms, interval_ms, lock_ms = self.share_times_ms
+            config = replace(
+                config,
+                group_share_min_session_timeout_ms=session_ms,
+                group_share_session_timeout_ms=session_ms,
+                group_share_min_heartbeat_interval_ms=interval_ms,
+                group_share_heartbeat_interval_ms=interval_ms,
+                group_share_min_record_lock_duration_ms=lock_ms,
+                group_share_record_lock_duration_ms=lock_ms,
+                share_coordinator_snapshot_update_records_per_snapshot=20,
+                share_coordinator_state_topic_prune_interval_ms=5000,
+            )
+        if self.share_limits is not None:
+            locks, deliveries = self.share_limits
+            config = replace(
+                config,
+                group_share_partition_max_record_locks=locks,
+                group_share_delivery_count_limit=deliveries,
+            )
         return config
 
 
@@ -214,6 +242,8 @@ class SimCluster:
         self.rules.lateness.registered = self._registered
         self.simulation.zookeeper.on_write.append(self.rules.zookeeper_changed)
         self.tap = WireTap(self.simulation.fabric, [n.name for n in self.nodes.values()])
+        self.looks: list[Callable[[int, Broker], None]] = []
+        """Called after each step of a broker, when the rules have looked at it."""
         self.deaths: list[str] = []
         self.without_ids: set[int] = set()
         """Brokers that will not know topic ids after their next start."""
@@ -275,7 +305,7 @@ class SimCluster:
             node.broker = Broker(config, world, node.name)
             self.rules.watch_cleaner(node.broker.cleaner)
             self.rules.watch_metadata(node.id, node.broker.services.metadata)
-            world.process.after_step = self.rules.watch(node.id, node.broker.replicas)
+            world.process.after_step = self._looking(node.id, node.broker)
             async with trio.open_nursery() as nursery:
                 await nursery.start(partial(self._serve, node, node.broker))
 
@@ -286,6 +316,19 @@ class SimCluster:
         failure = world.process.failure
         if failure is not None:
             await self._died(node, failure)
+
+    def _looking(self, broker_id: int, broker: Broker) -> Callable[[], None]:
+        """The function to call after each step of a broker."""
+        step = self.rules.watch(broker_id, broker.replicas)
+        if not self.looks:
+            return step
+
+        def all_of_them() -> None:
+            step()
+            for look in self.looks:
+                look(broker_id, broker)
+
+        return all_of_them
 
     async def _serve(
         self, node: BrokerNode, broker: Broker, *, task_status: trio.TaskStatus[None]

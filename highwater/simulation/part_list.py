@@ -20,6 +20,7 @@ from highwater.simulation.workloads.group_workload import Groups
 from highwater.simulation.workloads.part import Part, Shared
 from highwater.simulation.workloads.plain_topics import LOSSY, PlainTopics
 from highwater.simulation.workloads.retained import RetainedTopics
+from highwater.simulation.workloads.sharing.share_workload import ShareGroups
 from highwater.simulation.workloads.static_members import Shift
 from highwater.simulation.workloads.transactional.keyed_transactions import KeyedTransactions
 from highwater.simulation.workloads.transactional.mixed_commits import MixedCommits
@@ -80,6 +81,7 @@ PARTS: tuple[type[Part], ...] = (
     EpochReader,
     ChangingSettings,
     Consumers,
+    ShareGroups,
     _switch(
         "epoch_bumps",
         "Transactional producers get a new epoch with each end (transaction.version 2).",

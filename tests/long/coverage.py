@@ -1,6 +1,6 @@
-"""What 2,100 seeds reach, at this commit and before the simulation had most of its workloads.
+"""What 2,400 seeds reach, at this commit and before the simulation had most of its workloads.
 
-Twenty-one sets of flags, 100 seeds each: none, each flag alone, and some together.  A commit that
+Twenty-four sets of flags, 100 seeds each: none, each flag alone, and some together.  A commit that
 lacks a flag runs the set without it.  No two sets have a seed in common.
 
 usage: python -m tests.long.coverage part FOLDER NUMBER [COMMIT] [SEEDS]

@@ -9,7 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from highwater.kafka.topic_names import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
+from highwater.kafka.topic_names import (
+    GROUP_METADATA_TOPIC,
+    SHARE_GROUP_STATE_TOPIC,
+    TRANSACTION_STATE_TOPIC,
+)
 
 if TYPE_CHECKING:
     from highwater.simulation.cluster import SimCluster
@@ -19,6 +23,7 @@ LEADER, FOLLOWER, THIRD, CONTROLLER, ANYONE = "leader", "follower", "third", "co
 DATA = "data's leader"
 """The leader of the partition to which the joint's own producer writes."""
 TRANSACTIONS, GROUPS = TRANSACTION_STATE_TOPIC, GROUP_METADATA_TOPIC
+SHARES = SHARE_GROUP_STATE_TOPIC
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,7 +52,7 @@ from highwater.simulation.faults.joint_acts import (
     Write,
 )
 from highwater.simulation.faults.joint_admin import JointAdmin
-from highwater.simulation.faults.joints import JOINTS, LAST, OF_CONSUMERS
+from highwater.simulation.faults.joints import JOINTS, LAST, OF_CONSUMERS, OF_SHARES
 from highwater.simulation.faults.staged_faults import Fault, NothingToBreak
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ class Joints:
             raise nothing
 
     def _planned(self, kind: str) -> Joint | None:
-        return JOINTS.get(kind) or LAST.get(kind) or OF_CONSUMERS.get(kind)
+        return (JOINTS | LAST | OF_CONSUMERS | OF_SHARES).get(kind)
 
     def _improvised(self, number: str) -> Joint:
         there = {tp.topic for tp in self._cluster.rules.partitions}

@@ -13,7 +13,7 @@ brokers that it killed, resumes those that it paused, heals links, and moves its
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from highwater.simulation.faults.improvised import IMPROVISED
@@ -24,6 +24,7 @@ from highwater.simulation.faults.joint_acts import (
     FOLLOWER,
     GROUPS,
     LEADER,
+    SHARES,
     THIRD,
     TRANSACTIONS,
     Act,
@@ -65,11 +66,14 @@ from highwater.simulation.wire_tap import (
     FETCH,
     LEADER_AND_ISR,
     OFFSETS_FOR_LEADER_EPOCH,
+    READ_SHARE_STATE,
     REQUEST,
+    WRITE_SHARE_STATE,
     WRITE_TXN_MARKERS,
 )
 from highwater.simulation.workloads.administrators import GOVERNED
 from highwater.simulation.workloads.consumers.consumer_client import TOPIC as POOLED
+from highwater.simulation.workloads.sharing.share_client import TOPIC as HANDED_OUT
 from highwater.simulation.workloads.trimmed import TRIMMED
 
 if TYPE_CHECKING:
@@ -268,7 +272,61 @@ OF_CONSUMERS = {
 }
 """Joints of runs with a consumer group; they are drawn from a random stream of their own."""
 
-KINDS = frozenset((*JOINTS, *LAST, *OF_CONSUMERS, IMPROVISED))
+OF_SHARES = {
+    "a leader moves while an acknowledgement is held": Joint(
+        (
+            *(HoldNext(WRITE_SHARE_STATE, REQUEST, LEADER, ANYONE, Time(0.5, 4.0)), UntilHeld()),
+            *(*_lead(FOLLOWER), Pass(Time(0.5, 2.0)), *_lead(LEADER)),
+        ),
+        HANDED_OUT,
+    ),
+    "a leader dies while an acknowledgement is held": Joint(
+        (
+            *(HoldNext(WRITE_SHARE_STATE, ANSWER, LEADER, ANYONE, Time(0.5, 2.0)), UntilHeld()),
+            *(Kill(LEADER), Pass(Time(1.0, 4.0)), Start(LEADER)),
+        ),
+        HANDED_OUT,
+    ),
+    "a share coordinator moves while an acknowledgement is held": Joint(
+        (
+            *(HoldNext(WRITE_SHARE_STATE, REQUEST, ANYONE, LEADER, Time(0.5, 4.0)), UntilHeld()),
+            *(*_lead(FOLLOWER), Pass(Time(0.5, 2.0)), *_lead(LEADER)),
+        ),
+        SHARES,
+    ),
+    "a share coordinator dies while an acknowledgement is held": Joint(
+        (
+            *(HoldNext(WRITE_SHARE_STATE, ANSWER, ANYONE, LEADER, Time(0.5, 2.0)), UntilHeld()),
+            *(Kill(LEADER), Pass(Time(1.0, 4.0)), Start(LEADER)),
+        ),
+        SHARES,
+    ),
+    "a lock ends while its acknowledgement is held": Joint(
+        (
+            HoldNext(WRITE_SHARE_STATE, ANSWER, LEADER, ANYONE, Time(1.7, 3.0)),
+            *(UntilHeld(), UntilDelivered(), Pass(Time(0.0, 0.5))),
+        ),
+        HANDED_OUT,
+    ),
+    "a session closes while its acknowledgement is held": Joint(
+        (
+            HoldNext(WRITE_SHARE_STATE, ANSWER, LEADER, ANYONE, Time(1.05, 1.4)),
+            *(UntilHeld(), UntilDelivered(), Pass(Time(0.0, 0.5))),
+        ),
+        HANDED_OUT,
+    ),
+    "a state is read while the leader moves on": Joint(
+        (
+            HoldNext(READ_SHARE_STATE, ANSWER, FOLLOWER, ANYONE, Time(0.5, 3.0)),
+            *(*_lead(FOLLOWER), UntilHeld(), *_lead(THIRD), Pass(Time(0.5, 2.0))),
+        ),
+        HANDED_OUT,
+    ),
+}
+"""Joints of runs with a share group, drawn in the same way.  Members give up a request after 1 s,
+and their session with it; a lock ends after 1.5 s."""
+
+KINDS = frozenset((*JOINTS, *LAST, *OF_CONSUMERS, *OF_SHARES, IMPROVISED))
 """The kinds of faults that are joints."""
 
 
@@ -297,7 +355,9 @@ def joints(random: Random, seconds: float) -> list[Fault]:
     return planned
 
 
-def joints_of_consumers(random: Random, seconds: float) -> list[Fault]:
-    """A joint of a consumer group as often."""
-    kinds = list(OF_CONSUMERS)
-    return [Fault(at, random.choice(kinds), "any", 0.0) for at in _times(random, seconds)]
+def joints_of_groups(
+    random: Random, seconds: float, kinds: Mapping[str, Joint] = OF_CONSUMERS
+) -> list[Fault]:
+    """Joints of a consumer group, or of a share group, as often."""
+    names = list(kinds)
+    return [Fault(at, random.choice(names), "any", 0.0) for at in _times(random, seconds)]

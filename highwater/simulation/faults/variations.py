@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from highwater.simulation.faults import disk_faults
 from highwater.simulation.faults.directory_faults import directory_faults
 from highwater.simulation.faults.joints import KINDS as JOINTS
-from highwater.simulation.faults.joints import joints, joints_of_consumers
+from highwater.simulation.faults.joints import OF_SHARES, joints, joints_of_groups
 from highwater.simulation.faults.random_faults import (
     TARGETS,
     WEIGHTS,
@@ -67,7 +67,9 @@ def _drawn(options: Options, streams: Stream) -> list[Fault]:
     if options.joints:
         planned += joints(streams("joints"), seconds)
     if options.joints and options.consumer_groups:
-        planned += joints_of_consumers(streams("joints of consumers"), seconds)
+        planned += joints_of_groups(streams("joints of consumers"), seconds)
+    if options.joints and options.share_groups:
+        planned += joints_of_groups(streams("joints of shares"), seconds, OF_SHARES)
     return sorted(planned, key=lambda fault: fault.at)
 
 

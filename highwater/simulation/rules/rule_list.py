@@ -174,6 +174,18 @@ RULES = (
         "coordinator; a description changes nothing",
     ),
     Rule(
+        "S5",
+        "a share group keeps its bounds, and comes to its end",
+        "The start offset of a share-partition never falls at its leader. Nothing is acquired "
+        "above the high watermark, and no more records are in flight than "
+        "group.share.partition.max.record.locks, but for the rest of a batch. Within 30 s from "
+        "when all is well and nobody writes any more, its members have taken everything: "
+        "DescribeShareGroupOffsets shows no lag.",
+        "KIP-932",
+        "the leader's machine after each step, beside its high watermark; the group coordinator's "
+        "answers",
+    ),
+    Rule(
         "T1",
         "reads of one's own",
         "A transaction does not read, under read_committed, the records that it has sent itself.",
