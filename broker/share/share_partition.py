@@ -11,9 +11,10 @@ moves over what has ended, the end when records are acquired for the first time.
 What a request changes is a `Change`.  Its records stay as they are, and nobody else can change
 them, until `written` says whether the share coordinator has stored it: then the change counts, or
 it never was.  Changes are stored one `Write` after another, those that wait meanwhile together, so
-that no older state comes after a newer one.  A lock that ends is the exception: the
-records are available at once, since a delivery too many is allowed, and a slow coordinator must not
-keep them.  While more is unstored than may be in flight, nothing is acquired.
+that no older state comes after a newer one.  A lock that ends is the exception: the records are
+available at once, since a delivery too many is allowed, and a slow coordinator must not keep them.
+Where it was the last delivery, the start waits until that is stored.  While more is unstored than
+may be in flight, nothing is acquired.
 
 Pure: the caller passes in the time.
 
@@ -21,8 +22,10 @@ Source: kafka.server.share.SharePartition, org.apache.kafka.server.share.fetch.
 Deviations: Kafka writes changes of one partition at the same time.  What a session's end cannot
 release, because its acknowledgement is on the way, makes Kafka release nothing.  Kafka moves the
 start over aborted and compacted records only with the next acknowledgement, and where there is none
-it stops at the limit.  A gap of the stored state may be acquired at any time, in Kafka only until a
-record behind the stored ones was.
+it stops at the limit.  Over what a lock's end has archived Kafka's start moves at once: then a late
+acknowledgement is answered without an error, and the record may come back with another leader.  A
+gap of the stored state may be acquired at any time, in Kafka only until a record behind the stored
+ones was.
 """
 
 from __future__ import annotations
@@ -360,12 +363,17 @@ class SharePartition:
     # ------------------------------------------------------------ the start
 
     def _advance_start(self) -> None:
-        """Moves the start over the records that have ended."""
+        """Moves the start over the records that have ended, up to the first one whose end is not
+        stored yet: below the start, whatever is acknowledged is answered without an error."""
         start = self.end_offset
         for run in self._runs_from(self.start_offset):
             if not run.state.ended:
                 start = max(run.first, self.start_offset)
                 break
+        for change in (*self._writing, *self._waiting):
+            for first, last, state, _ in change.batches if change.at_once else ():
+                if state == RecordState.ARCHIVED and last >= self.start_offset:
+                    start = min(start, max(first, self.start_offset))
         self.start_offset = start
         self._in_flight.remove_below(start)
 

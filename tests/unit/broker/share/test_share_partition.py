@@ -162,6 +162,25 @@ def test_a_lock_ends_and_the_record_is_available_at_once() -> None:
     assert p.start_offset == 10
 
 
+def test_the_start_waits_until_the_end_of_the_last_delivery_is_stored() -> None:
+    p = fresh(limits=Limits(200, 2))
+    acquire(p, (0, 4))
+    p.end_locks(LOCK_MS)
+    store(p)
+    acquire(p, (0, 4), (5, 9), until=2 * LOCK_MS)
+    acknowledge(p, (5, 9, ACCEPT))
+    assert p.next_write() is not None
+    assert p.end_locks(2 * LOCK_MS) is not None
+    p.written(True)
+    acquire(p, (10, 14))
+    assert p.start_offset == 0
+    with pytest.raises(ApiError) as late:
+        acknowledge(p, (0, 4, ACCEPT))
+    assert late.value.code is ErrorCode.INVALID_RECORD_STATE
+    store(p)
+    assert p.start_offset == 10
+
+
 def test_a_lock_that_ends_while_its_acknowledgement_is_stored() -> None:
     p = fresh()
     acquire(p, (0, 9))
