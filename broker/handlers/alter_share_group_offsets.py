@@ -9,11 +9,13 @@ Source: KafkaApis.handleAlterShareGroupOffsetsRequest, GroupCoordinatorService o
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 from uuid import UUID
 
 from highwater.broker.context import Access, Api, Context, Reply, of
 from highwater.broker.coordinator.group.share_offsets import Result
+from highwater.broker.handlers.share_acknowledge import in_background
 from highwater.broker.request.response import Response
 from highwater.kafka.errors import ApiError, ErrorCode
 from highwater.kafka.security.acls import Operation, ResourceType
@@ -35,7 +37,11 @@ _Topic = AlterShareGroupOffsetsResponse.AlterShareGroupOffsetsResponseTopic
 _Partition = _Topic.AlterShareGroupOffsetsResponsePartition
 
 
-async def handle(ctx: Context, request: Any) -> Reply:
+def handle(ctx: Context, request: Any) -> Reply:
+    return in_background(ctx, partial(_carry_out, ctx, request))
+
+
+async def _carry_out(ctx: Context, request: Any) -> Reply:
     wanted: dict[str, dict[int, int]] = {}
     for topic in request.topics:
         starts = wanted.setdefault(topic.topic_name, {})

@@ -9,11 +9,13 @@ Source: KafkaApis.handleDeleteShareGroupOffsetsRequest, GroupCoordinatorService 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 from uuid import UUID
 
 from highwater.broker.context import Access, Api, Context, Reply, of
 from highwater.broker.coordinator.group.share_offsets import Result
+from highwater.broker.handlers.share_acknowledge import in_background
 from highwater.broker.request.response import Response
 from highwater.kafka.errors import ApiError, ErrorCode
 from highwater.kafka.security.acls import Operation, ResourceType
@@ -34,7 +36,11 @@ API = Api(
 _Topic = DeleteShareGroupOffsetsResponse.DeleteShareGroupOffsetsResponseTopic
 
 
-async def handle(ctx: Context, request: Any) -> Reply:
+def handle(ctx: Context, request: Any) -> Reply:
+    return in_background(ctx, partial(_carry_out, ctx, request))
+
+
+async def _carry_out(ctx: Context, request: Any) -> Reply:
     topics = dict.fromkeys(topic.topic_name for topic in request.topics)
     try:
         results = await ctx.services.groups.delete_share_offsets(request.group_id, topics)

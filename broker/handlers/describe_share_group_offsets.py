@@ -12,11 +12,13 @@ Source: KafkaApis.handleDescribeShareGroupOffsetsRequest, GroupCoordinatorServic
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 from uuid import UUID
 
 from highwater.broker.admin.latest_offsets import latest_offsets
 from highwater.broker.context import Access, Api, Context, Reply, of
+from highwater.broker.handlers.share_acknowledge import in_background
 from highwater.broker.request.response import Response
 from highwater.broker.share.persister import NO_COUNT, NO_OFFSET, StateAnswer
 from highwater.kafka.errors import ApiError, ErrorCode
@@ -43,7 +45,11 @@ _Topic = _Group.DescribeShareGroupOffsetsResponseTopic
 _Partition = _Topic.DescribeShareGroupOffsetsResponsePartition
 
 
-async def handle(ctx: Context, request: Any) -> Reply:
+def handle(ctx: Context, request: Any) -> Reply:
+    return in_background(ctx, partial(_carry_out, ctx, request))
+
+
+async def _carry_out(ctx: Context, request: Any) -> Reply:
     groups = []
     for asked in request.groups:
         try:

@@ -14,7 +14,7 @@ says UNKNOWN_TOPIC_OR_PARTITION.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Iterator, Sequence
 from itertools import count
 from typing import Any, ClassVar
 from uuid import UUID
@@ -125,6 +125,26 @@ class Ticket(DelayedOperation):
 
     def on_expire(self) -> Response:
         raise ApiError(ErrorCode.REQUEST_TIMED_OUT)
+
+
+def in_background(ctx: Context, job: Callable[[], Awaitable[Reply]]) -> Delayed:
+    """Carries out a request that has to ask share coordinators, which may take long.  A handler
+    that waited would keep followers' fetches waiting, for which a coordinator may wait."""
+    ticket, found = Ticket(ctx), list[Response]()
+    ticket.answer = lambda: found[0] if found else None
+
+    async def carry_out() -> None:
+        try:
+            reply = await job()
+        except Exception as e:
+            ticket.fail(e)
+            return
+        assert isinstance(reply, Response), "it has waited"
+        found.append(reply)
+        ticket.look()
+
+    ctx.services.share.start(carry_out)
+    return Delayed(ticket)
 
 
 Results = dict[TopicIdPartition, ApiError | None]

@@ -9,6 +9,7 @@ import pytest
 import trio
 
 from highwater.base.metrics import Registry, exposition
+from highwater.broker.context import Delayed
 from highwater.broker.coordinator.group.group_metrics import register_group_metrics
 from highwater.broker.handlers import (
     alter_share_group_offsets,
@@ -158,6 +159,7 @@ def run(body: Body, *, features: dict[str, int] | None = None, **config: Any) ->
             nursery.start_soon(b.services.completions.run)
             await nursery.start(b.services.groups.run)
             await nursery.start(b.services.share_states.run)
+            await nursery.start(b.services.share.run)
             await body(Node(b))
             nursery.cancel_scope.cancel()
 
@@ -168,6 +170,20 @@ def run(body: Body, *, features: dict[str, int] | None = None, **config: Any) ->
 
 
 in_share_groups = running_in(run)
+
+
+@in_share_groups()
+async def test_who_asks_share_coordinators_keeps_no_handler(node: Node) -> None:
+    await node.leads()
+    no_group = {"group_id": "g", "topics": []}
+    for module, request in [
+        (describe_share_group_offsets, DescribeShareGroupOffsetsRequest(groups=[])),
+        (alter_share_group_offsets, AlterShareGroupOffsetsRequest(**no_group)),
+        (delete_share_group_offsets, DeleteShareGroupOffsetsRequest(**no_group)),
+    ]:
+        handle: Any = module.handle
+        reply = handle(node.b.context(module, module.API.versions[1]), request)
+        assert isinstance(reply, Delayed)
 
 
 def partitions(assignment: Any) -> list[int] | None:
