@@ -34,7 +34,7 @@ FORMER, NOW = Seat("early-1", 4, (0,)), Seat("early-2", 4, (0,))
 
 
 def test_static_members_come_back_and_what_a_clerk_deletes_stays_away() -> None:
-    outcome = simulate(0, Options(seconds=20, pace=0.2, static_members=True))
+    outcome = simulate(1, Options(seconds=20, pace=0.2, static_members=True))
     assert outcome.ok, outcome.violation
     done = outcome.operations
     for what in ("commits", "seats", "late commits", "empty at the end"):

@@ -16,7 +16,7 @@ from highwater.simulation.seed_run import simulate
 
 
 @pytest.mark.timeout(240)
-@pytest.mark.parametrize("seed", [0, 1, 3])  # 2 has few such fetches
+@pytest.mark.parametrize("seed", [0, 4, 5])  # others have few such fetches
 def test_a_turn_for_each_partition(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     turns = pauses = 0
     in_turns, find_out = feed.Feed.in_turns, Runtime._find_out
