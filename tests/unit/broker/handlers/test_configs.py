@@ -224,6 +224,36 @@ async def test_watcher_tells_of_all_topics_and_then_of_changes(b: Any) -> None:
 
 
 @in_broker()
+async def test_a_change_is_not_passed_over_that_comes_while_all_is_read(b: Any) -> None:
+    """Its announcement is new, although the topic had been read when it came."""
+    for name in ("a", *(f"b{n}" for n in range(30))):
+        await make_topic(b, name)
+    last: dict[str, str] = {}
+    read, changed = trio.Event(), trio.Event()
+
+    def apply(topic: str, config: Any) -> None:
+        if topic == "a":
+            last.update(config)
+            read.set()
+
+    async def change() -> None:
+        await read.wait()
+        await alter(b, "a", ("flush.ms", SET, "7"))
+        changed.set()
+
+    watcher = DynamicConfigWatcher(b.zk, TopicConfigs(apply))
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(change)
+        await watcher.load()
+        assert changed.is_set(), "it came before the others were read"
+        assert last == {}
+        await nursery.start(watcher.run)
+        await trio.sleep(1)
+        assert last == {"flush.ms": "7"}
+        nursery.cancel_scope.cancel()
+
+
+@in_broker()
 async def test_an_override_without_effect_is_named_by_one_warning(b: Any, caplog: Any) -> None:
     await make_topic(b, "a", retention_ms="5")
     await make_topic(b, "b")
