@@ -362,8 +362,9 @@ def test_what_each_api_answers(brokers: list[BrokerProcess]) -> None:
     assert any("/prefixed/Topic/se" in path for path in ours)
     # tokens: test_delegation_tokens.py; DescribeTopicPartitions, which Apache Kafka 3.9 has not in
     # ZooKeeper mode: broker/handlers/test_topics_by_id.py; nor has it features or the consumer
-    # protocol there: broker/handlers/test_features.py, broker/handlers/test_consumer_groups.py
-    whose_it_is = {39, 40, 41, 57, 68, 69, 75}
+    # protocol or share groups there: broker/handlers/test_features.py, test_consumer_groups.py and
+    # test_share_*.py
+    whose_it_is = {39, 40, 41, 57, 68, 69, 75, 76, 77, 78, 79, *range(83, 88), 90, 91, 92}
     guarded = {module.API.key for module in HANDLERS} - {17, 18, 36} - whose_it_is
     alike = [k for k in guarded if answers["nobody"].get(k) == answers["everything"].get(k)]
     assert not alike, f"everybody gets one answer from {[api_name(k) for k in alike]}"
