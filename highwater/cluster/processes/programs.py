@@ -121,10 +121,11 @@ class ApacheKafka:
             further["inter.broker.protocol.version"] = ".".join(map(str, own[:2]))
         if self.version and profile == "test":
             further["zookeeper.session.timeout.ms"] = RELEASE_SESSION_MS
+        others = "zookeeper." if self.kraft else ("group.share.", "share.")
+        further = {k: v for k, v in further.items() if not k.startswith(others)}
         if self.kraft:
             from highwater.cluster.processes.server_properties import KRAFT_TEST
 
-            further = {k: v for k, v in further.items() if not k.startswith("zookeeper.")}
             further |= KRAFT_TEST if profile == "test" else {}
         return further
 

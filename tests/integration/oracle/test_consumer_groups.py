@@ -39,6 +39,13 @@ pytestmark = [
 ]  # fmt: skip
 COMMIT, FETCH, JOIN, HEARTBEAT, LEAVE, SYNC, DESCRIBE_OLD, LIST = 8, 9, 11, 12, 13, 14, 15, 16
 DELETE, DELETE_OFFSETS, BEAT, DESCRIBE = 42, 47, 68, 69
+KAFKAS_TIMES = {
+    f"group.{kind}.{least}{name}.ms": value
+    for kind in ("consumer", "share")
+    for least in ("", "min.")
+    for name, value in (("session.timeout", "45000"), ("heartbeat.interval", "5000"))
+}
+"""Kafka's own, because members of these tests send heartbeats only when they ask something."""
 V0, V1 = (0, 0), (1, 1)
 TOPICS = {"one": 4, "two": 2}
 Facts = dict[str, Any]
@@ -81,6 +88,7 @@ def two_sides(
         "offsets.topic.num.partitions": "1",
         "offsets.topic.replication.factor": "1",
         "group.initial.rebalance.delay.ms": "0",
+        **KAFKAS_TIMES,
     } | {f"group.consumer.{name.replace('_', '.')}": value for name, value in more.items()}
     properties |= others
     made = []

@@ -49,6 +49,8 @@ LIMITS = ("message.timestamp.before.max.ms", "message.timestamp.after.max.ms")
 DESCRIBE_CONFIGS = 32
 WRITE_TXN_MARKERS = 27
 ALTER_QUOTAS = 49
+OF_TODAY = ("group.share.", "share.")
+"""Properties that Apache Kafka does not have with ZooKeeper."""
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +59,7 @@ def sides(
 ) -> Iterator[tuple[Side, Side]]:
     properties = {
         # by the file, because one of them has a profile
-        **profile_properties("test", 2),
+        **{k: v for k, v in profile_properties("test", 2).items() if not k.startswith(OF_TODAY)},
         "offsets.topic.num.partitions": "1",
         "offsets.topic.replication.factor": "1",
         "transaction.state.log.num.partitions": "1",
