@@ -6,6 +6,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+import trio
 
 from highwater.broker.handlers import HANDLERS
 from highwater.kafka.errors import ErrorCode
@@ -52,9 +53,13 @@ def versions(module: ModuleType) -> range:
 @in_broker()
 async def test_answers(b: Any, module: ModuleType) -> None:
     await b.services.logs.load("the-cluster", 1)
-    for version in versions(module):
-        answer = await b.ask(module, version, example(module.API.key, version))
-        assert answer is not None, version
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(b.services.completions.run)
+        await nursery.start(b.services.share.run)
+        for version in versions(module):
+            answer = await b.ask(module, version, example(module.API.key, version))
+            assert answer is not None, version
+        nursery.cancel_scope.cancel()
 
 
 @pytest.mark.parametrize("module", MODULES)
