@@ -47,6 +47,7 @@ public class ShareGroup extends Workload {
             try {
                 return question.ask();
             } catch (Exception error) {
+                System.err.println(error); // it is in the log, where this lasts
                 pause(200);
             }
         }

@@ -74,10 +74,12 @@ class JavaProgram:
             )  # fmt: skip
 
     def note_all(self) -> int:
-        """Writes its events into the history until it ends; gives its exit code."""
+        """Writes its events into the history until it ends; gives its exit code.  A line that its
+        death has cut is left out."""
         assert self._process.stdout is not None
         for line in self._process.stdout:
-            self._note(json.loads(line))
+            if line.endswith(b"\n"):
+                self._note(json.loads(line))
         return self._process.wait()
 
     def last_words(self) -> str:

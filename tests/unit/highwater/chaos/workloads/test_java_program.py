@@ -57,6 +57,10 @@ def runs(monkeypatch: pytest.MonkeyPatch, program: str) -> None:
         monkeypatch.setattr(module, "compile_program", lambda *_: "classes")
 
 
+def cannot(_: ShareGroup) -> None:
+    raise OSError("no memory")
+
+
 def lines(recorder: Recorder) -> list[dict[str, Any]]:
     recorder.writer.close()
     return list(read_lines(recorder.writer.path))
@@ -100,6 +104,28 @@ def test_members_that_die_are_started_again_until_the_group_is_done(
     assert {"share-0", "share-1", "share-2"} <= {line["process"] for line in found}
     operations = [line["op"] for line in found]
     assert len(set(operations)) == len(operations), "each process numbers its own"
+
+
+def test_a_line_that_death_has_cut_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs(monkeypatch, SAYS + 'sys.stdout.write(\'{"process":"t-0","f"\')')
+    made = JavaTransactions(recorder(tmp_path), tmp_path, 3)
+    made.stopping.set()
+    made.work()
+    assert len(lines(made.recorder)) == 3
+
+
+def test_members_that_cannot_be_started_again_are_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs(monkeypatch, SAYS)  # the one that drains ends well
+    monkeypatch.setattr(ShareGroup, "_start_until_over", cannot)
+    made = ShareGroup(recorder(tmp_path), tmp_path, "safe")
+    made.stopping.set()
+    with pytest.raises(RuntimeError, match="no further member dies: OSError: no memory"):
+        made.work()
+    made.recorder.writer.close()
 
 
 def test_the_sources_are_beside_the_module() -> None:
