@@ -29,7 +29,7 @@ import org.apache.kafka.common.config.ConfigResource;
 import org.apache.kafka.common.serialization.StringDeserializer;
 
 public class ShareGroup extends Workload {
-    static final int DIES_AFTER_MS = 5_000, AND_UP_TO_MS = 6_000, DIED = 137;
+    static final int DIES_AFTER_MS = 2_000, AND_UP_TO_MS = 4_000, DIED = 137;
 
     /** Makes the group begin at the start of its topics: without this property it begins at their end. */
     static void beginAtTheStart(Admin admin) {

@@ -67,7 +67,7 @@ def test_a_share_group(tmp_path: Path) -> None:
     schedule.write_text(json.dumps([{"name": "wait", "until": "healthy"}, *deaths()]))
     command = [
         sys.executable, "-I", "-m", "highwater.cli.main", "chaos", f"--out={out}", "--seed=6",
-        "--duration=12", "--rate=25", "--engine=duckdb", f"--faults={schedule}",
+        "--duration=16", "--rate=25", "--engine=duckdb", f"--faults={schedule}",
         "--workload=share",
     ]  # fmt: skip
     done = subprocess.run(command, capture_output=True, text=True, check=False)
