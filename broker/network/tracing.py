@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
 import trio
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 _PRODUCE, _FETCH = 0, 1
 _LISTENERS = 4
 _LINES = 1000
+_UNHEARD = (trio.WouldBlock, trio.BrokenResourceError, trio.ClosedResourceError)
 _MALFORMED = (struct.error, IndexError, ValueError)
 
 Line = dict[str, Any]
@@ -83,17 +84,18 @@ class Tracer:
                 yield json.dumps(line) + "\n"
 
     def tell(self, event: str, **facts: object) -> None:
-        us = (self._server.perf_ns() - self._began) // 1000
-        try:
+        self._put((self._server.perf_ns() - self._began) // 1000, event, facts)
+
+    def _put(self, us: int, event: str, facts: dict[str, object]) -> None:
+        """Never raises: a listener that does not listen loses lines, and one that has gone is
+        still called until its task has run."""
+        with suppress(*_UNHEARD):
             self._sender.send_nowait({"us": us, "event": event, **facts})
-        except trio.WouldBlock:
-            pass  # a listener that does not listen loses lines
 
     def _end(self) -> None:
-        try:
+        with suppress(*_UNHEARD):
             self._sender.send_nowait(None)
-        except trio.WouldBlock:
-            self._sender.close()
+        self._sender.close()
 
     # --- connections
 
@@ -181,11 +183,7 @@ class Tracer:
             self._partitions = {tp: self._ends(tp) for tp, _ in parsed.partitions}
 
     def _tell_at(self, ns: int, event: str, text: str) -> None:
-        us = max(ns - self._began, 0) // 1000
-        try:
-            self._sender.send_nowait({"us": us, "event": event, "text": text})
-        except trio.WouldBlock:
-            pass
+        self._put(max(ns - self._began, 0) // 1000, event, {"text": text})
 
     def _ends(self, tp: TopicPartition) -> tuple[int, int]:
         """LEO and HW; -1 for both if there is no replica."""
