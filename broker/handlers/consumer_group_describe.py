@@ -11,11 +11,17 @@ Source: KafkaApis.handleConsumerGroupDescribe, ConsumerGroup.asDescribedGroup of
 from __future__ import annotations
 
 from typing import Any
-from uuid import UUID
 
+from highwater.broker.admin.group_answers import (
+    all_refused,
+    assigned,
+    described_group,
+    description,
+    to_describe,
+)
 from highwater.broker.context import Access, Api, Context, Reply, of
 from highwater.broker.coordinator.group.consumer.consumer_group import ConsumerGroup
-from highwater.broker.coordinator.group.consumer.members import Member, Partitions
+from highwater.broker.coordinator.group.consumer.members import Member
 from highwater.broker.coordinator.group.consumer.subscribed_topics import Topics
 from highwater.broker.request.response import Response
 from highwater.kafka.errors import ApiError, ErrorCode
@@ -35,24 +41,11 @@ API = Api(
 )
 
 BY_CLASSIC_PROTOCOL, BY_CONSUMER_PROTOCOL = 0, 1
-_Group = ConsumerGroupDescribeResponse.DescribedGroup
-_Member = _Group.Member
-_Assignment = _Member.Assignment
+_Answer = ConsumerGroupDescribeResponse
 
 
 def handle(ctx: Context, request: Any) -> Reply:
-    groups = []
-    for group_id in request.group_ids:
-        try:
-            described = _described(ctx, group_id)
-        except ApiError as e:
-            described = _failed(group_id, e.code, e.detail)
-        else:
-            if request.include_authorized_operations:
-                described.authorized_operations = ctx.operations(ResourceType.GROUP, group_id)
-        groups.append(described)
-    names = {ErrorCode(g.error_code).name: None for g in groups if g.error_code}
-    return Response(ConsumerGroupDescribeResponse(groups=groups), error_names=tuple(names))
+    return to_describe(ctx, request, _Answer, _described)
 
 
 def _described(ctx: Context, group_id: str) -> Any:
@@ -60,13 +53,7 @@ def _described(ctx: Context, group_id: str) -> Any:
     groups = ctx.services.groups
     if not groups.has_consumer_protocol:
         raise ApiError(ErrorCode.UNSUPPORTED_VERSION)
-    if not group_id:
-        raise ApiError(ErrorCode.INVALID_GROUP_ID)
-    group = groups.describe(group_id)
-    if group is None:
-        raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {group_id}")
-    if not isinstance(group, ConsumerGroup):
-        raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"{group_id} is not a consumer group")
+    group = described_group(ctx, group_id, ConsumerGroup, "consumer")
     members = [_member(group, member, groups.topics) for member in group.members.values()]
     for topic in _topics_of(members):
         if not ctx.allows(Operation.DESCRIBE, ResourceType.TOPIC, topic):
@@ -74,20 +61,12 @@ def _described(ctx: Context, group_id: str) -> Any:
                 ErrorCode.TOPIC_AUTHORIZATION_FAILED,
                 "the group has topics that the requester may not describe",
             )
-    return _Group(
-        error_code=0,
-        group_id=group_id,
-        group_state=group.state.value,
-        group_epoch=group.epoch,
-        assignment_epoch=group.target_epoch,
-        assignor_name=groups.consumer_steps(group).assignor(),
-        members=members,
-    )
+    return description(_Answer, group, groups.consumer_steps(group).assignor(), members)
 
 
 def _member(group: ConsumerGroup, member: Member, topics: Topics) -> Any:
     told = member.subscription
-    return _Member(
+    return _Answer.DescribedGroup.Member(
         member_id=member.member_id,
         instance_id=told.instance_id,
         rack_id=told.rack_id,
@@ -96,25 +75,9 @@ def _member(group: ConsumerGroup, member: Member, topics: Topics) -> Any:
         client_host=told.client_host,
         subscribed_topic_names=list(told.topics),
         subscribed_topic_regex=told.regex,
-        assignment=_assignment(member.current.assigned, topics),
-        target_assignment=_assignment(group.target_of(member.member_id), topics),
+        assignment=assigned(_Answer, member.current.assigned, topics),
+        target_assignment=assigned(_Answer, group.target_of(member.member_id), topics),
         member_type=BY_CLASSIC_PROTOCOL if told.classic is not None else BY_CONSUMER_PROTOCOL,
-    )
-
-
-def _assignment(partitions: Partitions, topics: Topics) -> Any:
-    """The partitions of topics that still exist."""
-    named = ((topic_id, topics.name_of(topic_id)) for topic_id in partitions)
-    return _Assignment(
-        topic_partitions=[
-            _Assignment.TopicPartitions(
-                topic_id=UUID(bytes=topic_id),
-                topic_name=name,
-                partitions=sorted(partitions[topic_id]),
-            )
-            for topic_id, name in named
-            if name is not None
-        ]
     )
 
 
@@ -128,19 +91,5 @@ def _topics_of(members: list[Any]) -> dict[str, None]:
     return names
 
 
-def _failed(group_id: str, code: ErrorCode, message: str | None = None) -> Any:
-    return _Group(
-        error_code=int(code),
-        error_message=message,
-        group_id=group_id,
-        group_state="",
-        group_epoch=0,
-        assignment_epoch=0,
-        assignor_name="",
-        members=[],
-    )
-
-
 def error_response(ctx: Context, request: Any, code: ErrorCode) -> Response:
-    groups = [_failed(group_id, code) for group_id in request.group_ids]
-    return Response(ConsumerGroupDescribeResponse(groups=groups), error_names=(code.name,))
+    return all_refused(request, _Answer, code)

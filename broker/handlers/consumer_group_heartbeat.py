@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Any
-from uuid import UUID
 
+from highwater.broker.admin.group_answers import to_heartbeat
 from highwater.broker.context import Access, Api, Context, Delayed, Reply, of
 from highwater.broker.coordinator.group.consumer.heartbeats import (
     Beat,
@@ -38,8 +38,6 @@ API = Api(
         inside="Describe of each topic that the request names; without it, all is refused",
     ),
 )
-
-_Assignment = ConsumerGroupHeartbeatResponse.Assignment
 
 
 def handle(ctx: Context, request: Any) -> Reply:
@@ -90,22 +88,7 @@ def _partitions(owned: Any) -> Partitions | None:
 
 
 def _response(beat: Beat) -> Response:
-    assignment = None
-    if beat.assignment is not None:
-        topics = [
-            _Assignment.TopicPartitions(topic_id=UUID(bytes=topic), partitions=sorted(numbers))
-            for topic, numbers in beat.assignment.items()
-        ]
-        assignment = _Assignment(topic_partitions=topics)
-    answer = ConsumerGroupHeartbeatResponse(
-        error_code=int(beat.error),
-        error_message=beat.message,
-        member_id=beat.member_id,
-        member_epoch=beat.epoch,
-        heartbeat_interval_ms=beat.heartbeat_interval_ms,
-        assignment=assignment,
-    )
-    return Response(answer, error_names=(beat.error.name,) if beat.error else ())
+    return to_heartbeat(ConsumerGroupHeartbeatResponse, beat)
 
 
 def error_response(ctx: Context, request: Any, code: ErrorCode) -> Response:
