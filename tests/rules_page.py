@@ -50,15 +50,6 @@ NEEDS = {
 NO_PLANT = "none: it is about a whole run, and has unit tests"
 
 
-def in_words(sql: str) -> str:
-    """The sentences at the head of a SQL file, without its settings."""
-    head = sql.split("-- :examined")[0].splitlines()[1:]
-    lines = [line.removeprefix("--").strip() for line in head]
-    settings = re.compile(r"(required|claim|needs|source|verdict): ")
-    text = "\n".join(line for line in lines if not settings.match(line)).strip()
-    return text.replace("  ", " ")
-
-
 def source_of(sql: str) -> str:
     found = re.search(r"^-- source: (.+)$", sql, re.MULTILINE)
     assert found is not None, f"its head names no source: {sql.splitlines()[0]}"
@@ -110,19 +101,18 @@ def clients_rules() -> Iterator[str]:
             ("planted histories", ", ".join(plants_of(check.id)) or NO_PLANT),
             ("mutants", _numbers(mutants_of(check.id))),
         ]
-        yield f"### {check.id} {check.name}\n\n{in_words(sql)}\n\n{_facts(facts)}"
+        yield f"### {check.id} {check.name}\n\n{check.about}\n\n{_facts(facts)}"
 
 
 def contracts_rules() -> Iterator[str]:
     for check in catalog.checks(rules_folder()):
-        sql = (spark_folder() / "contracts" / "checks" / f"{check.id}.sql").read_text()
         plants = [p.name for p in CONTRACTS if check.id in {rule for rule, *_ in p.found}]
         facts = [
             ("demanded by", ", ".join(f"`{a}`" for a, ids in ASKS.items() if check.id in ids)),
             ("checked in", f"`spark/contracts/checks/{check.id}.sql`"),
             ("planted topics", ", ".join(sorted(plants))),
         ]
-        yield f"### {check.id} {check.name}\n\n{in_words(sql)}\n\n{_facts(facts)}"
+        yield f"### {check.id} {check.name}\n\n{check.about}\n\n{_facts(facts)}"
 
 
 def brokers_rule(rule: Rule) -> str:

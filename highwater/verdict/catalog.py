@@ -172,6 +172,8 @@ class Check:
     voids: bool
     examined: str
     findings: str
+    about: str = ""
+    """What it finds, in sentences: the comments at its head, without the settings."""
 
 
 class CatalogError(Exception):
@@ -282,4 +284,12 @@ def _parse(file: Folder) -> Check:
         voids=head.get("verdict") == "void",
         examined=parts[2].strip(),
         findings=parts[4].strip(),
+        about=_in_words(parts[0]),
     )
+
+
+def _in_words(head: str) -> str:
+    lines = [line.removeprefix("--").strip() for line in head.splitlines()[1:]]
+    settings = re.compile(r"(required|claim|needs|source|verdict): ")
+    text = "\n".join(line for line in lines if not settings.match(line)).strip()
+    return text.replace("  ", " ")

@@ -14,6 +14,8 @@ from typing import Any, Final
 import duckdb
 
 from highwater.verdict import catalog, tables
+from highwater.verdict.report import anomaly
+from highwater.verdict.report.anomaly import Anomaly
 
 BINS: Final = 160
 MAX_MARKS: Final = 2000
@@ -97,6 +99,7 @@ class ReportData:
     """
     clients: list[tuple[str, int, int, int]]
     """(library, records acknowledged, of unknown outcome, read)."""
+    anomaly: Anomaly | None = None
     flow: Flow | None = None
     """Only for an application's run, whose history has no operations."""
 
@@ -125,6 +128,7 @@ def gather(run: Path) -> ReportData:
         gap = _longest_gap(db, origin)
         final_read_at = _final_read_at(db, origin)
         clients = _clients(db)
+        first = anomaly.find(db, verdict, origin)
     return ReportData(
         info=info,
         verdict=verdict,
@@ -135,6 +139,7 @@ def gather(run: Path) -> ReportData:
         final_read_at=final_read_at,
         gap=gap,
         clients=clients,
+        anomaly=first,
         **members_spans(run, origin, seconds),
     )
 

@@ -13,12 +13,16 @@ from html import escape
 from typing import Any
 
 from highwater.verdict.headline import MENDING
-from highwater.verdict.report.data import BINS, Flow, ReportData, Span
+from highwater.verdict.report.data import BINS, Fault, Flow, ReportData, Span
 
 WIDTH, LEFT, RIGHT = 1180, 150, 12
 PLOT = WIDTH - LEFT - RIGHT
 RATE_HEIGHT, READ_HEIGHT, LATENCY_HEIGHT, ROW_HEIGHT, GAP = 120, 44, 50, 15, 16
 FLOW_HEIGHT = 80
+LETTER = 5.6
+"""The usual width of a letter."""
+MOST_LABELS = 8
+"""Rows of faults' labels; the table below the picture has all."""
 
 
 class Canvas:
@@ -27,7 +31,7 @@ class Canvas:
     def __init__(self, seconds: float) -> None:
         self.shapes: list[str] = []
         self.seconds = seconds
-        self.y = 46.0
+        self.y = 8.0
 
     def x(self, seconds: float) -> float:
         return LEFT + PLOT * min(max(seconds / self.seconds, 0.0), 1.0)
@@ -61,6 +65,8 @@ class Canvas:
 def draw(data: ReportData) -> str:
     """The <svg> element."""
     canvas = Canvas(data.seconds)
+    data.faults.sort(key=lambda fault: fault.at)
+    _label_faults(canvas, data)
     top = canvas.y
     if data.flow is not None:
         _flow(canvas, data.flow)
@@ -68,13 +74,13 @@ def draw(data: ReportData) -> str:
         _rates(canvas, data)
         _reads(canvas, data)
         _latency(canvas, data)
-    brokers = _broker_numbers(data)
+    brokers = broker_numbers(data)
     for name, spans in data.leaders.items():
         isr = data.isrs.get(name, [])
-        _row(canvas, f"leader {name}", spans, lambda state: _broker_class(state, brokers))
+        _row(canvas, f"leader {name}", spans, lambda state: broker_class(state, brokers))
         _isr_strip(canvas, isr)
     if data.controllers:
-        _row(canvas, "controller", data.controllers, lambda state: _broker_class(state, brokers))
+        _row(canvas, "controller", data.controllers, lambda state: broker_class(state, brokers))
     for member in data.members():
         _row(canvas, f"{member} process", data.processes.get(member, []), str)
         if member in data.registrations:
@@ -84,7 +90,7 @@ def draw(data: ReportData) -> str:
         canvas.y += 3
     _faults(canvas, data, top)
     _axis(canvas, top)
-    height = canvas.y + 24
+    height = canvas.y + (40 if _anomaly(canvas, data, top) else 24)
     body = "\n".join(canvas.shapes)
     return (
         f'<svg viewBox="0 0 {WIDTH} {height:.0f}" role="img" aria-label="timeline">\n{body}\n</svg>'
@@ -223,21 +229,65 @@ def _isr_strip(canvas: Canvas, spans: list[Span]) -> None:
         canvas.y += 6
 
 
+def _label_faults(canvas: Canvas, data: ReportData) -> None:
+    """Labels stand above all panels, in rows in which they do not collide."""
+    ends: list[float] = []
+    left_out = 0
+    for fault in data.faults:
+        text, x = called(fault), canvas.x(fault.at)
+        width = LETTER * len(text) + 8
+        begin = min(x + 2, WIDTH - width)
+        row = free_row(ends, begin, begin + width, MOST_LABELS)
+        if row is None:
+            left_out += 1
+        else:
+            mends = " mend" if fault.name in MENDING else ""
+            canvas.text(begin, 12 + 12 * row, text, f"fault-label{mends}", "start")
+    if left_out:
+        canvas.text(LEFT - 8, 12, f"{left_out} more in the table", "label")
+    canvas.y = 12.0 * len(ends) + 10
+
+
+def called(fault: Fault) -> str:
+    return f"{fault.name} {fault.target}".strip()
+
+
+def free_row(ends: list[float], begin: float, end: float, most: int = 1000) -> int | None:
+    """The first row that is free from `begin` on, which is taken up to `end` now; `ends` grows up
+    to `most` rows."""
+    for row, taken in enumerate(ends):
+        if taken <= begin:
+            ends[row] = end
+            return row
+    if len(ends) == most:
+        return None
+    ends.append(end)
+    return len(ends) - 1
+
+
 def _faults(canvas: Canvas, data: ReportData, top: float) -> None:
-    """Draws lines through all panels; labels stand above, in rows that do not collide."""
-    ends = [-1e9, -1e9, -1e9]
-    for fault in sorted(data.faults, key=lambda f: f.at):
+    """Draws lines through all panels."""
+    for fault in data.faults:
         x = canvas.x(fault.at)
         mends = " mend" if fault.name in MENDING else ""
         kind = f"fault{mends}" if fault.effect is not None else "fault unseen"
         seen = f"effect: {fault.effect}" if fault.effect is not None else "NO VISIBLE EFFECT"
-        title = f"{fault.at:.2f} s: {fault.name} {fault.target}; {seen}"
+        title = f"{fault.at:.2f} s: {called(fault)}; {seen}"
         canvas.line(x, top - 4, x, canvas.y, kind, title)
-        label = f"{fault.name} {fault.target}"[:24]
-        row = min(range(3), key=lambda r: (ends[r] > x, ends[r]))
-        if ends[row] <= x:
-            ends[row] = x + 5.4 * len(label) + 8
-            canvas.text(x + 2, 12 + 12 * row, label, f"fault-label{mends}", "start")
+
+
+def _anomaly(canvas: Canvas, data: ReportData, top: float) -> bool:
+    """Marks when the first anomaly came to be; False where there is none."""
+    extent = None if data.anomaly is None else data.anomaly.extent
+    if extent is None:
+        return False
+    x, end = map(canvas.x, extent)
+    title = f"the first anomaly, {extent[0]:.2f}-{extent[1]:.2f} s: its picture is below"
+    canvas.rect(x - 2, top, max(end - x, 0) + 4, canvas.y - top, "window", title)
+    late = x > WIDTH / 2
+    text, anchor = ("the first anomaly ▲", "end") if late else ("▲ the first anomaly", "start")
+    canvas.text(x + (4 if late else -4), canvas.y + 32, text, "note", anchor)
+    return True
 
 
 def _axis(canvas: Canvas, top: float) -> None:
@@ -256,14 +306,14 @@ def _nice(value: float) -> float:
     return next(power * m for m in (1, 2, 5, 10) if power * m >= value)
 
 
-def _broker_numbers(data: ReportData) -> dict[Any, int]:
+def broker_numbers(data: ReportData) -> dict[Any, int]:
     states = {s.state for spans in data.leaders.values() for s in spans}
     states |= {s.state for s in data.controllers}
     known = sorted(s for s in states if isinstance(s, int) and s >= 0)
     return {broker: i % 6 for i, broker in enumerate(known)}
 
 
-def _broker_class(state: Any, numbers: dict[Any, int]) -> str:
+def broker_class(state: Any, numbers: dict[Any, int]) -> str:
     return f"broker-{numbers[state]}" if state in numbers else "nobody"
 
 

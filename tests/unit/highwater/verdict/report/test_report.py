@@ -82,13 +82,24 @@ def test_the_page_tells_verdict_checks_faults_and_losses(run: Path) -> None:
 
 def test_the_timeline_is_well_formed(run: Path) -> None:
     page = report.write(run).read_text()
-    svg = re.search(r"<svg.*</svg>", page, re.DOTALL)
+    svg = re.search(r"<svg.*?</svg>", page, re.DOTALL)
     assert svg is not None
     root = ET.fromstring(svg.group(0))
     kinds = {e.get("class") for e in root.iter()}
     assert {"acked", "unsafe", "fault", "fault unseen", "loss", "expected-loss"} <= kinds
     assert {"broker-0", "broker-1", "isr-0", "isr-1", "isr-2", "nobody"} <= kinds
     assert {"up", "paused", "down", "registered", "unregistered"} <= kinds
+
+
+def test_no_label_of_a_fault_is_cut_and_those_without_room_are_counted(run: Path) -> None:
+    name = "hold Fetch response broker-3->broker-1"
+    faults = [{"name": name, "target": "", "t_ns": 10 * n, "t": 0.0} for n in range(30)]
+    lines = "".join(json.dumps(fault) + "\n" for fault in faults)
+    (run / "faults.jsonl").write_text(lines)
+    page = report.write(run).read_text().partition("</svg>")[0]
+    labels = re.findall(r'<text class="fault-label"[^>]*>([^<]+)<', page)
+    assert set(labels) == {name.replace(">", "&gt;")}
+    assert f"{30 - len(labels)} more in the table" in page
 
 
 def test_states_last_until_the_next_line_of_the_witness(run: Path) -> None:
@@ -111,7 +122,7 @@ def test_a_lane_is_red_for_as_long_as_the_process_was_down(run: Path) -> None:
     assert (up.state, down.state, again.state) == ("up", "down", "up")
     assert (down.begin, down.end) == ((110 - first) / 1e9, (300 - first) / 1e9)
     assert data.registrations["broker-1"][0].end > down.end, "the znode went later than the process"
-    page = report.write(run).read_text()
+    page = report.write(run).read_text().partition("</svg>")[0]
     labels = re.findall(r'<text class="label"[^>]*>([^<]*)</text>', page)
     lanes = [label for label in labels if "process" in label or "ZooKeeper" in label]
     broker = ["broker-1 process", "in ZooKeeper", "broker-2 process", "in ZooKeeper"]
