@@ -38,6 +38,8 @@ class AppOptions:
     """The value of `--zookeeper`; empty: Java's if it can run here, else embedded."""
     program: Program = field(default_factory=Highwater)
     properties: dict[str, str] = field(default_factory=dict)
+    again: str = ""
+    """The command that repeats the run, for its report."""
 
     def contract(self) -> dict[str, Any]:
         must = ["exactly once" if self.exactly_once else "at least once"]

@@ -148,6 +148,7 @@ class AppRun:
             "runtime": f"process, {options.program.name}",
             "zookeeper": zookeeper,
             "command": options.app,
+            "again": options.again,
             **{n: getattr(options, n) for n in ("copies", "group", "input", "output", "match")},
             "demanded": f"{', '.join(demanded)}, within {options.within_s:g} s",
             "versions": versions(),

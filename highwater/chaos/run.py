@@ -92,6 +92,8 @@ class Options:
     watch: bool = False
     """Whether spark/watch.py watches the run, and its first alarm ends the workload."""
     properties: dict[str, str] = field(default_factory=dict)
+    again: str = ""
+    """The command that repeats the run, for its report."""
     zookeeper: str = ""
     """java, embedded, or addresses; empty: Java's if it can run here, else embedded."""
     secure: bool = False
@@ -181,6 +183,7 @@ class Run:
             lacks=lacking,
             duration_s=options.duration_s,
             security=options.security,
+            again=options.again,
             started=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
             topics=self.topics,
             versions=versions(),

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from highwater.cli.again import command_again
 from highwater.cli.error_lines import clear_errors, complain
+from highwater.cli.option_values import named_values, zookeeper_option
 from highwater.cli.places import OutputFile, OutputFolder
-from highwater.cli.properties import named_values
-from highwater.cli.zookeeper_option import zookeeper_option
 
 if TYPE_CHECKING:
     from highwater.cluster.target import Target
@@ -337,6 +337,7 @@ def _run(
             properties=overrides,
             secure=secure,
             watch=watch,
+            again=command_again(seed),
         )
         with Progress() as progress:
             progress.say(f"seed {seed}, folder {options.out}")
@@ -478,7 +479,8 @@ def _run_app(**given: Any) -> None:
                 zookeeper=given["zookeeper"],
                 properties=given["overrides"],
                 **{n: given[n] for n in ("app", "copies", "input", "output", "match", "group")},
-                **{n: given[n] for n in ("rate",)},
+                rate=given["rate"],
+                again=command_again(seed),
             )
             with Progress() as progress:
                 progress.say(f"seed {seed}, folder {options.out}")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from highwater.cli.properties import named_values
+from highwater.cli.option_values import named_values
 from highwater.cli.topic_records import consume, produce
 from highwater.cli.topic_where import Where, where_options
 

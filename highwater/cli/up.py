@@ -26,10 +26,9 @@ from highwater.cli.cluster_folder import (
     read_state,
 )
 from highwater.cli.error_lines import clear_errors, complain
+from highwater.cli.option_values import named_values, zookeeper_option
 from highwater.cli.places import OutputFolder
-from highwater.cli.properties import named_values
 from highwater.cli.scram_option import OPTION, pipe_of, scram_texts
-from highwater.cli.zookeeper_option import zookeeper_option
 
 FIRST_PORT = 9092
 LAST_PORT = 65535

@@ -63,6 +63,8 @@ class RunInfo:
     """Which one the brokers had: java, embedded or elsewhere; empty: none, or not known."""
     started: str = ""
     """Wall clock, ISO 8601, for people; comparisons use t_ns."""
+    again: str = ""
+    """The command that repeats the run."""
     bootstrap: str = ""
     topics: list[TopicInfo] = field(default_factory=list)
     brokers: list[int] = field(default_factory=list)

@@ -22,7 +22,7 @@ def write(run_dir: Path, out: Path | None = None) -> Path:
     """Writes RUN/report.html from the run's folder and its verdict.json; raises RunUnreadable."""
     data = app_data.gather(run_dir) if app_data.is_app(run_dir) else gather(run_dir)
     checks = catalog.checks(rules_folder() if data.flow else None)
-    info = {"run": run_dir.name, "started": "", "versions": {}} | data.info
+    info = {"run": run_dir.name, "started": "", "again": "", "versions": {}} | data.info
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).parent),
         autoescape=True,

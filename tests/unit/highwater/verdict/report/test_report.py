@@ -91,6 +91,13 @@ def test_the_timeline_is_well_formed(run: Path) -> None:
     assert {"up", "paused", "down", "registered", "unregistered"} <= kinds
 
 
+def test_it_says_how_to_run_it_again(run: Path) -> None:
+    info = json.loads((run / "run.json").read_text())
+    (run / "run.json").write_text(json.dumps(info | {"again": "highwater chaos --seed=7"}))
+    page = report.write(run).read_text()
+    assert "run it again: <code>highwater chaos --seed=7</code>" in page
+
+
 def test_no_label_of_a_fault_is_cut_and_those_without_room_are_counted(run: Path) -> None:
     name = "hold Fetch response broker-3->broker-1"
     faults = [{"name": name, "target": "", "t_ns": 10 * n, "t": 0.0} for n in range(30)]
