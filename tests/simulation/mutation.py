@@ -53,8 +53,8 @@ class Mutant:
     options: tuple[str, ...] = ()
     """Options of `highwater sim` that it needs to show itself."""
     ci: str = ""
-    """Seeds in which the regression test looks for it, from the first one that found it; empty: it
-    is not in the test."""
+    """Seeds in which the regression test looks for it, with calm clients, from the first one that
+    found it; empty: it is not in the test."""
     equivalent: str = ""
     """The reason why no run can tell it from the product, if there is one."""
     scenario: str = ""

@@ -15,10 +15,9 @@ def test_every_mutant_fits_the_source(mutant: Mutant) -> None:
         compile(source, file, "exec")
 
 
-LONG = {
-    38, 40, 83, 91, 97, 106, 108, 110, 112, 114, 115, 116, 117, 119, 120, 122, 132, 136, 137, 138,
-    140, 141, 143, 151,
-}  # fmt: skip
+PACE = 0.3
+"""Clients that are this calm make a seed three times as fast, and find each of them as well."""
+LONG = {38, 117, 119, 120, 122, 132, 136, 137, 138, 140, 141, 143, 151}
 """Each of these takes more than five seconds of a core."""
 
 
@@ -34,7 +33,7 @@ LONG = {
     ids=lambda mutant: mutant.name,
 )
 def test_the_mutant_is_found(mutant: Mutant) -> None:
-    found = simulate(mutant, mutant.ci)["violations"]
+    found = simulate(mutant, mutant.ci, pace=PACE)["violations"]
     assert found, f"{mutant.name} was not found in seeds {mutant.ci}"
     assert found[0]["rule"] in mutant.rules, found[0]
 
