@@ -27,6 +27,7 @@ import math
 from collections import deque
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
+from functools import cache
 from heapq import heappop, heappush
 from typing import Any, Protocol, TypeVar
 
@@ -291,11 +292,15 @@ def run_simulation(
 
 
 def _forget_garbage() -> None:
-    """Switches collection off for the simulation.  Objects from before the first one stay for good
-    (modules, mostly), and are not looked through again.
-    """
+    """Switches collection off for the simulation."""
     gc.collect()
-    if not gc.get_freeze_count():
-        gc.freeze()
-        atexit.register(gc.unfreeze)  # a leak check at the end then finds none
+    _freeze()
     gc.disable()
+
+
+@cache
+def _freeze() -> None:
+    """Objects from before the first simulation stay for good (modules, mostly), and are not looked
+    through again.  Done once: gc.get_freeze_count, too, would look through all of them."""
+    gc.freeze()
+    atexit.register(gc.unfreeze)  # a leak check at the end then finds none

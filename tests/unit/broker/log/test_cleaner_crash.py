@@ -162,8 +162,9 @@ async def look(log: Log, cleaner: LogCleaner, manager: LogManager) -> tuple[int,
 
 
 def check_indexes_of(log: Log) -> None:
+    headers = list(headers_of(log))
     for segment in log.segments:
-        for header in headers_of(log):
+        for header in headers:
             if segment.base_offset <= header.base_offset <= segment.last_offset():
                 assert segment.locate(header.last_offset) == header.position
 
