@@ -54,7 +54,7 @@ _START: dict[str, Any] = {
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    members: int = option(8, least=3, most=50)
+    members: int = option(8, least=3, most=100)
     partitions: int = option(24, least=1, most=500)
     rounds: int = option(3, least=1)
     protocol: str = option("classic", "Of the group (consumer: KIP-848).", of=PROTOCOLS)

@@ -13,6 +13,7 @@ from highwater.bench import (
     longest_steps,
     produce,
     rebalancing,
+    share_failover,
     simulation,
     starts,
 )
@@ -62,6 +63,14 @@ BENCHMARKS: tuple[Benchmark, ...] = (
         rebalancing.run,
         rebalancing.Options,
         against=("apache", "apache:4.2.0"),
+    ),
+    Benchmark(
+        "share-failover",
+        "How long members of a share group get nothing after a leader's or a coordinator's death.",
+        ("share-failover --against apache:4.2.0",),
+        share_failover.run,
+        share_failover.Options,
+        against=("apache:4.2.0",),
     ),
     Benchmark(
         "connections",

@@ -1,4 +1,4 @@
-"""`highwater bench cpu`, `flat` and `control`, tiny: the commands, not the figures."""
+"""`highwater bench cpu`, `flat`, `control` and `share-failover`, tiny: not the figures."""
 
 from __future__ import annotations
 
@@ -52,3 +52,13 @@ def test_many_partitions_and_many_isrs(tmp_path: Path) -> None:
     assert len(isrs["samples"]["ours"]) == 6
     assert all(row["ours"] > 1 for what, row in rows.items() if what.endswith("ms"))
     assert "Highwater: 30 partitions created" in done.stderr
+
+
+def test_when_a_share_group_gets_records_again(tmp_path: Path) -> None:
+    file = tmp_path / "share.json"
+    words = ["--members=2", "--partitions=3", "--rounds=1", f"--json={file}"]
+    done = bench("share-failover", *words)
+    rows = json.loads(file.read_text())["rows"]
+    assert [row["what"].split()[:2] for row in rows] == [["a", "partition's"], ["the", "share"]]
+    assert all(0 < row["samples"]["ours"][0] < 60 for row in rows)
+    assert "round 1 of 1: Highwater leader" in done.stderr
