@@ -66,6 +66,7 @@ from highwater.world.api import ColdRead
 
 if TYPE_CHECKING:
     from highwater.broker.log.parts import LogSlice
+    from highwater.broker.share.share_settings import ShareSettings
 
 API = Api(
     key=78,
@@ -211,7 +212,6 @@ class FetchOperation(DelayedOperation):
         self.timeout_ms = min(request.max_wait_ms, NO_TIMEOUT_MS)
         self.places: list[Place] = []
         self._refused: dict[TopicIdPartition, ErrorCode] = {}
-        self._settings = ctx.services.share.settings(request.group_id)
         for key in keys:
             try:
                 tp = named(ctx, *key)
@@ -224,6 +224,11 @@ class FetchOperation(DelayedOperation):
         self.keys: Sequence[Hashable] = [k for p in self.places for k in (p.tp, p.led.key)]
         self._max_bytes = self._most_bytes()
         self._asks = bool(self.places and request.max_records > 0 and self._max_bytes > 0)
+
+    @property
+    def _settings(self) -> ShareSettings:
+        """The group's, which are known for sure when one of its share-partitions is loaded."""
+        return self.ctx.services.share.settings(self.request.group_id)
 
     def _most_bytes(self) -> int:
         services = self.ctx.services

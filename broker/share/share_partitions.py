@@ -1,7 +1,9 @@
 """The share-partitions that this broker leads: loads them, carries out what their machines ask for,
 and lets them go.
 
-A share-partition is loaded when a member first fetches from it.  It ends when this broker ceases to
+A share-partition is loaded when a member first fetches from it, and with it, for the first one, the
+properties of groups: whoever does not know them yet would give records of open and aborted
+transactions to a group that reads committed ones only.  It ends when this broker ceases to
 lead the partition, or when the persister says that another one does, or that the state was made
 anew; whoever waits for it is answered at once.  It is forgotten when its group has no session here,
 the last one's connection has ended and nothing is locked or unstored.  So there are never many more
@@ -115,6 +117,7 @@ class LedSharePartition:
             return
         start = answer.start_offset
         self._state_epoch = answer.state_epoch
+        await self._all.read_configs()
         try:
             if start == NO_OFFSET:
                 start = await self._first_offset()
@@ -132,7 +135,6 @@ class LedSharePartition:
 
     async def _first_offset(self) -> int:
         """The start of a group that has none yet; raises ApiError."""
-        await self._all.read_configs()
         reset = self._all.settings(self.key.group).auto_offset_reset
         if reset.kind == EARLIEST:
             return self.partition.leader_log().log_start_offset

@@ -182,7 +182,7 @@ def test_two_partitions_whose_transactions_hang_as_expected(
     async def nothing(*_: object) -> None: ...
 
     client: Any = SimpleNamespace(end_offset=end_offset, read=read, pause=pause)
-    monkeypatch.setattr(Transactions, "_may_hang", lambda *_: True)
+    monkeypatch.setattr(Transactions, "may_hang", lambda *_: True)
     monkeypatch.setattr(Transactions, "_offset", nothing)
 
     async def main(kernel: Kernel) -> None:

@@ -174,7 +174,8 @@ class _Leader:
         self.book = self.members.book
         self.inspector = Inspector(self.members.ledger)
         self.machine = SharePartition(0, (), limits or Limits(IN_FLIGHT, DELIVERIES))
-        self.hw = 1000
+        self.hw = self.last_stable_offset = 1000
+        self.gone: set[str] = set()
         tp = TopicPartition(TOPIC, 0)
         self.led: Any = SimpleNamespace(
             machine=self.machine, tp=tp, leader_epoch=-1, partition=self
@@ -190,7 +191,8 @@ class _Leader:
 
     @property
     def services(self) -> Any:
-        sessions = {(NAME, m): self.members.session(m) for m in ("a", "b")}
+        present = (m for m in ("a", "b") if m not in self.gone)
+        sessions = {(NAME, m): self.members.session(m) for m in present}
         key = SharePartitionKey(NAME, b"", 0)
         led = _Hashed(self.led)
         self._hashed = getattr(self, "_hashed", led)
@@ -256,6 +258,34 @@ def test_a_lock_passes_to_another_member() -> None:
     run.member, run.count = "b", 2
     leader.look()
     assert leader.book.rules[:1] == ["S3"]
+
+
+def test_a_session_ends_and_its_locks_stay() -> None:
+    leader = _Leader()
+    leader.acquires("a")
+    leader.gone.add("a")
+    leader.look()
+    assert leader.book.rules == ["S3"]
+
+
+def test_a_session_ends_while_its_word_is_on_the_way() -> None:
+    leader = _Leader()
+    leader.acquires("a")
+    leader.runs()[0].change = object()
+    leader.look()
+    leader.gone.add("a")
+    leader.runs()[0].change = None
+    leader.look()
+    assert leader.book.rules == []
+
+
+@pytest.mark.parametrize(("only", "rules"), [(True, ["S5"]), (False, [])])
+def test_nothing_of_an_open_transaction_is_acquired(only: bool, rules: list[str]) -> None:
+    leader = _Leader()
+    leader.inspector.read_committed = only
+    leader.last_stable_offset = 2
+    leader.acquires("a")
+    assert leader.book.rules == rules
 
 
 def test_a_lock_does_not_end() -> None:

@@ -177,13 +177,14 @@ RULES = (
         "S5",
         "a share group keeps its bounds, and comes to its end",
         "The start offset of a share-partition never falls at its leader. Nothing is acquired "
-        "above the high watermark, and no more records are in flight than "
+        "above the high watermark, or under read_committed above the last stable offset, and no "
+        "more records are in flight than "
         "group.share.partition.max.record.locks, but for the rest of a batch. Within 30 s from "
         "when all is well and nobody writes any more, its members have taken everything: "
         "DescribeShareGroupOffsets shows no lag.",
         "KIP-932",
-        "the leader's machine after each step, beside its high watermark; the group coordinator's "
-        "answers",
+        "the leader's machine after each step, beside its high watermark and last stable offset; "
+        "the group coordinator's answers",
     ),
     Rule(
         "T1",

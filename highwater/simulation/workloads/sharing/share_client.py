@@ -16,7 +16,7 @@ from highwater.kafka.wire.messages import (
     ShareGroupDescribeRequest,
     ShareGroupHeartbeatRequest,
 )
-from highwater.kafka.wire.records import records_of
+from highwater.kafka.wire.records import batches, records_of_batch
 from highwater.simulation.workloads.plain_client import Failed, check_code
 from highwater.simulation.workloads.transactional.transactions_client import GROUP as COORDINATOR
 from highwater.simulation.workloads.transactional.transactions_client import TxnClient
@@ -59,6 +59,8 @@ class Answered(NamedTuple):
 
     given: list[Given]
     values: dict[Place, bytes]
+    markers: set[Place]
+    """What was sent that is no record: the ends of transactions."""
     errors: dict[int, str]
     """Partition -> the error of its fetch."""
     acks: dict[int, int]
@@ -177,14 +179,19 @@ class ShareClient(TxnClient):
         )
         answer = await self._call(address, request, VERSION)
         check_code(answer.error_code)
-        found = Answered([], {}, {}, {})
+        found = Answered([], {}, set(), {}, {})
         for p in (p for t in answer.responses for p in t.partitions):
             number = p.partition_index
             if p.error_code:
                 found.errors[number] = _name(p.error_code)
             found.acks[number] = p.acknowledge_error_code
-            for record in records_of(memoryview(bytes(p.records or b""))):
-                found.values[number, record.offset] = bytes(record.value or b"")
+            data = memoryview(bytes(p.records or b""))
+            for header in batches(data):
+                if header.is_control:
+                    found.markers.add((number, header.base_offset))
+                    continue
+                for record in records_of_batch(data, header):
+                    found.values[number, record.offset] = bytes(record.value or b"")
             found.given.extend(
                 Given(number, int(a.first_offset), int(a.last_offset), int(a.delivery_count))
                 for a in p.acquired_records
@@ -213,7 +220,7 @@ class ShareClient(TxnClient):
         answer = await self._call(address, request, VERSION)
         check_code(answer.error_code)
         acked = {p.partition_index: p.error_code for t in answer.responses for p in t.partitions}
-        return Answered([], {}, {}, acked)
+        return Answered([], {}, set(), {}, acked)
 
 
 def key_of(topic_id: UUID, partition: int) -> SharePartitionKey:

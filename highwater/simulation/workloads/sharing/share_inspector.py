@@ -5,13 +5,14 @@ before, record by record.  The machine is taken at its word; what may change is 
 knowledge: what members have sent, the high watermark, and the limits.
 
 * S1: a record ends, or the start offset moves over it, only if a member has said so, or it was
-  delivered as often as may be; so none is left out.
+  delivered as often as may be, or its transaction was aborted and the group reads committed records
+  only; so none is left out.
 * S2: what has ended stays so, in one machine and, once that was answered, in the next one.
 * S3: no record passes from one lock into another before the first one ends; a lock whose time is
-  over ends.
+  over ends, and at once one whose member's session has ended, unless the member has spoken.
 * S4: a delivery count never falls, nor passes the limit.
 * S5: the start offset never falls, the in-flight limit holds but for the rest of a batch, and
-  nothing is acquired above the high watermark.
+  nothing is acquired above the high watermark, or the last stable offset under read_committed.
 """
 
 from __future__ import annotations
@@ -60,6 +61,16 @@ class _Seen:
     """Member -> its session."""
     overdue_s: float | None = None
     """Since when a lock is there whose time is over."""
+    spoken: set[int] = field(default_factory=set)
+    """Records of which a member has said something that may be refused: until then a session's end
+    releases nothing of them."""
+
+    def note_spoken(self) -> None:
+        for offset, record in self.records.items():
+            if record.changing:
+                self.spoken.add(offset)
+            elif record.state is not RecordState.ACQUIRED:
+                self.spoken.discard(offset)
 
 
 class Inspector:
@@ -67,6 +78,8 @@ class Inspector:
         self.ledger = ledger
         self.rules = ledger.rules
         self.looks = 0
+        self.read_committed = False
+        """Whether the group reads committed records only."""
         self._seen: dict[LedSharePartition, _Seen] = {}
         self._passed: dict[int, int] = {}
         """Partition -> the highest start offset of any machine."""
@@ -93,11 +106,14 @@ class Inspector:
                 new.records = _records(runs, machine.start_offset)
                 if seen is not None:
                     new.sessions, new.overdue_s = seen.sessions, seen.overdue_s
+                    new.spoken = seen.spoken
+                new.note_spoken()
                 self._seen[led] = new
                 self._examine(number, led, machine, seen, new)
                 self._note_sessions(share, new)
                 seen = new
             self._watch_locks(led.tp.partition, seen, now_s)
+            self._watch_sessions(share, led.tp.partition, seen)
 
     # -- the rules ------------------------------------------------------------------------------
 
@@ -144,6 +160,8 @@ class Inspector:
         hw = led.partition.high_watermark
         if new.end > hw:
             self._broken("S5", place, f"acquired up to {new.end}, and the high watermark is {hw}")
+        elif self.read_committed and new.end > (lso := led.partition.last_stable_offset):
+            self._broken("S5", place, f"acquired up to {new.end}, and the LSO is {lso}")
         if new.end - new.start >= IN_FLIGHT + LONGEST_BATCH and new.end - old.start > IN_FLIGHT:
             self._broken("S5", place, f"{new.end - new.start} records are in flight")
 
@@ -187,6 +205,16 @@ class Inspector:
         elif now_s - seen.overdue_s > LATE_S:
             late = f"a lock of {LOCK_MS} ms has not ended: {seen.records[over[0]]}"
             self._broken("S3", (partition, over[0]), late)
+
+    def _watch_sessions(self, share: SharePartitions, partition: int, seen: _Seen) -> None:
+        open_ = share.sessions._sessions
+        for offset, record in seen.records.items():
+            if record.state is not RecordState.ACQUIRED or offset in seen.spoken:
+                continue
+            if (NAME, record.member) not in open_:
+                what = f"{record.member} has it, and has no session any more: {record}"
+                self._broken("S3", (partition, offset), what)
+                return
 
     def _note_sessions(self, share: SharePartitions, seen: _Seen) -> None:
         open_ = share.sessions._sessions

@@ -119,6 +119,8 @@ class Ledger:
         self.key_of: Callable[[int], str] = lambda partition: ""
         self.inside: Callable[[str, str, int], Inside] = lambda *_: Inside(None, None)
         """What a broker holds for a member and a partition."""
+        self.passed_over: Callable[[Place], bool] = lambda place: False
+        """Whether the group gets a record never, as its transaction was aborted."""
 
     # -- what is known of the logs --------------------------------------------------------------
 
@@ -151,9 +153,10 @@ class Ledger:
         return f"broker-{truth.state.leader}", truth.state.leader_epoch
 
     def may_end(self, place: Place) -> bool:
-        """Whether a record may be acknowledged or archived: a member has said so, or it was
-        delivered as often as may be."""
-        return bool(self.ended_by.get(place)) or self.highest[place] >= DELIVERIES
+        """Whether a record may be acknowledged or archived: a member has said so, it was delivered
+        as often as may be, or the group does not get it."""
+        said = bool(self.ended_by.get(place)) or self.highest[place] >= DELIVERIES
+        return said or self.passed_over(place)
 
     # -- what is said ---------------------------------------------------------------------------
 

@@ -3,8 +3,9 @@
 It joins with epoch 0 and a member id of its own, sends heartbeats, has a share session with every
 leader, and fetches.  It accepts, releases and rejects records, alone or with its next fetch, renews
 locks, keeps records until their locks have ended and speaks too late, and says again what it has
-said.  Now and then it leaves, crashes (its connections end, or live on without it), or sleeps for
-longer than its session.  Once the faults are over it accepts all that it gets, at once.
+said.  The end of a transaction is no record for it, but a gap.  Now and then it leaves, crashes
+(its connections end, or live on without it), or sleeps for longer than its session.  Once the
+faults are over it accepts all that it gets, at once.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from highwater.simulation.workloads.plain_client import Failed
 from highwater.simulation.workloads.sharing.share_client import (
     ACCEPT,
     CLOSES,
+    GAP,
     LEAVES,
     REJECT,
     RELEASE,
@@ -31,8 +33,6 @@ from highwater.simulation.workloads.sharing.share_ledger import LOCK_MS, Call, L
 
 if TYPE_CHECKING:
     from collections import Counter
-
-    from highwater.simulation.workloads.sharing.share_client import Place
 
 INTERVAL_MS = 300
 ODD_SHARE = 0.03
@@ -49,7 +49,7 @@ class Group(Protocol):
     pace: float
     resting: bool
 
-    def read(self, member: str, given: Given, values: dict[Place, bytes]) -> None:
+    def read(self, member: str, given: Given, answer: Answered) -> None:
         """Checks the records that a member was sent."""
 
 
@@ -60,6 +60,16 @@ class _Held:
     given: Given
     types: tuple[int, ...]
     at_s: float
+    gaps: frozenset[int] = frozenset()
+    """Offsets at which there is no record."""
+
+    def said(self) -> tuple[int, ...]:
+        """The types, with the gaps."""
+        if not self.gaps or self.types in ((), (RENEW,)):
+            return self.types
+        offsets = range(self.given.first, self.given.last + 1)
+        types = self.types if len(self.types) > 1 else self.types * len(offsets)
+        return tuple(GAP if at in self.gaps else t for at, t in zip(offsets, types, strict=True))
 
 
 @dataclass(slots=True)
@@ -243,9 +253,11 @@ class ShareMember:
         if acks:
             self._said = acks
         for given in answer.given:
-            self.all.read(call.member, given, answer.values)
+            self.all.read(call.member, given, answer)
             self.ledger.given(call, given)
-            self._held.append(self._decide(given))
+            held = self._decide(given)
+            held.gaps = frozenset(at for number, at in answer.markers if number == given.partition)
+            self._held.append(held)
 
     def _forget(self, acks: list[Ack]) -> None:
         """Keeps what it has said for a repetition."""
@@ -288,9 +300,9 @@ class ShareMember:
             ):
                 kept.append(held)
             elif held.types:
-                acks.append(Ack(partition, first, last, held.types))
+                acks.append(Ack(partition, first, last, held.said()))
                 if held.types == (RENEW,):
-                    kept.append(_Held(held.given, (ACCEPT,), now + 0.5))
+                    kept.append(_Held(held.given, (ACCEPT,), now + 0.5, held.gaps))
         self._held = kept
         return acks
 

@@ -1,12 +1,15 @@
 """A share group (KIP-932) in the simulated workload, and its rules.
 
-Producers fill a topic, and three members of one group hand its records out among themselves
-(`share_member`).  An onlooker asks for the group's offsets.  Locks last 1.5 s, a record is
+Producers fill a topic, one of them in transactions (`share_transactions`), and three members of one
+group hand its records out among themselves (`share_member`).  In most seeds the group reads
+committed records only.  An onlooker asks for the group's offsets.  Locks last 1.5 s, a record is
 delivered four times at most, and 20 records of a partition may be in flight.
 
 * S1-S4: as clients see it (`share_ledger`), and as the leaders have it (`share_inspector`).
+* T3: under read_committed no member gets a record of a transaction that is open or aborted.
 * S5: the start offset does not fall, what is in flight keeps its bounds, and once the faults are
-  over the members take everything within SETTLED_S: DescribeShareGroupOffsets shows no lag.
+  over the members take everything within SETTLED_S: DescribeShareGroupOffsets shows no lag (but for
+  what is behind a transaction that a careless power loss left open for ever).
 * L1: at the end, when all members are silent, the group becomes empty.
 """
 
@@ -26,9 +29,9 @@ from highwater.simulation.workloads.sharing.share_client import (
     NAME,
     PARTITIONS,
     TOPIC,
+    Answered,
     Given,
     Offsets,
-    Place,
     ShareClient,
     key_of,
 )
@@ -40,10 +43,12 @@ from highwater.simulation.workloads.sharing.share_ledger import (
     Ledger,
 )
 from highwater.simulation.workloads.sharing.share_member import INTERVAL_MS, ShareMember
+from highwater.simulation.workloads.sharing.share_transactions import ShareTransactions
 from highwater.simulation.workloads.transactional.transactions_client import GROUP as COORDINATOR
 from highwater.simulation.workloads.workload import Workload
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
     from uuid import UUID
 
     from highwater.simulation.cluster import SimCluster
@@ -53,6 +58,8 @@ MEMBERS = ("helper-1", "helper-2", "helper-3")
 SESSION_MS = 2500
 SETTLED_S = 30.0
 SILENT_S = 15.0
+COMMITTED_SHARE = 0.7
+"""The share of seeds whose group reads committed records only."""
 _NOT_THERE = frozenset({"NOT_COORDINATOR", "COORDINATOR_NOT_AVAILABLE", "TIMEOUT", "CONNECTION"})
 
 
@@ -69,6 +76,8 @@ class ShareGroups(Part):
         self.ledger = Ledger(self.rules, self.count)
         self.ledger.key_of = self._key
         self.inspector = Inspector(self.ledger)
+        self.transactions = ShareTransactions(self.rules, self.count, self.errors)
+        self.ledger.passed_over = self.transactions.passed_over
         self.history = History(errors=self.errors)
         self._work = Workload(self.rules, self.history)
         self._configured = trio.Event()
@@ -87,9 +96,16 @@ class ShareGroups(Part):
         part._cluster = shared.cluster
         part.history.now = shared.history.now
         part.ledger.inside = part._inside
+        random = shared.cluster.kernel.random("share isolation")
+        part.read_committed(random.random() < COMMITTED_SHARE)
+        part.transactions.bumps = shared.cluster.shape.epoch_bumps
         shared.cluster.looks.append(part.inspector.look)
         shared.cluster.rules.shortened.add(SHARE_GROUP_STATE_TOPIC)
         return part
+
+    def read_committed(self, only: bool) -> None:
+        """Chooses the group's share.isolation.level."""
+        self.inspector.read_committed = self.transactions.read_committed = only
 
     def targets(self) -> list[TopicPartition]:
         states = [TopicPartition(SHARE_GROUP_STATE_TOPIC, number) for number in range(2)]
@@ -99,6 +115,7 @@ class ShareGroups(Part):
         return {
             "filler": partial(self.fill, idempotent=True),
             "filler-2": partial(self.fill, idempotent=False),
+            "filler-3": self.fill_in_transactions,
             **dict.fromkeys(MEMBERS, self.member),
             "share-onlooker": self.look_on,
         }
@@ -119,16 +136,20 @@ class ShareGroups(Part):
         led = share.led.get(key_of(topic_id, number))
         return Inside(led, share.sessions._sessions.get((NAME, member)))
 
-    def read(self, member: str, given: Given, values: dict[Place, bytes]) -> None:
+    def read(self, member: str, given: Given, answer: Answered) -> None:
         """Checks the records that a member was sent."""
         tp = TopicPartition(TOPIC, given.partition)
         for offset in range(given.first, given.last + 1):
-            value = values.get((given.partition, offset))
+            place = given.partition, offset
+            if place in answer.markers:
+                continue
+            value = answer.values.get(place)
             if value is None:
                 self.rules.broken("S1", f"{tp}@{offset} is {member}'s, and was not sent to it")
                 return
             self.rules.consumed(tp, offset, value)
-            if value not in self.history.sent:
+            ours = self.transactions.given(member, tp, offset, value)
+            if not ours and value not in self.history.sent:
                 self.rules.broken("C7", f"{tp}@{offset} holds {value!r}, which nobody sent")
 
     # -- who takes part -------------------------------------------------------------------------
@@ -138,8 +159,14 @@ class ShareGroups(Part):
         produce = partial(
             self._work.produce, client, tps, idempotent=idempotent, rate=6.0 * self.pace
         )
+        await self._until_rest(client, produce)
+
+    async def fill_in_transactions(self, client: ShareClient) -> None:
+        await self._until_rest(client, partial(self.transactions.fill, client, self.pace))
+
+    async def _until_rest(self, client: SimClient, work: Callable[[], Awaitable[None]]) -> None:
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(produce)
+            nursery.start_soon(work)
             while not self.resting:
                 await client.sleep(0.1)
             nursery.cancel_scope.cancel()
@@ -165,7 +192,10 @@ class ShareGroups(Part):
         while not self._configured.is_set():
             try:
                 self._ids[TOPIC] = await client.topic_id()
-                await client.configure(share_auto_offset_reset="earliest")
+                only = "read_committed" if self.inspector.read_committed else "read_uncommitted"
+                await client.configure(
+                    share_auto_offset_reset="earliest", share_isolation_level=only
+                )
                 self._configured.set()
             except Failed as failed:
                 self.errors[failed.name] += 1
@@ -196,7 +226,8 @@ class ShareGroups(Part):
 
     def _drained(self) -> bool:
         return len(self._shown) == PARTITIONS and all(
-            shown.lag == 0 or self._is_empty(number) for number, shown in self._shown.items()
+            shown.lag <= self.transactions.behind(number) or self._is_empty(number)
+            for number, shown in self._shown.items()
         )
 
     def _is_empty(self, number: int) -> bool:
@@ -205,12 +236,15 @@ class ShareGroups(Part):
         return truth is not None and truth.exposed == 0
 
     def sum_up(self) -> None:
-        """S1: every acknowledged record was given to a member, or delivered as often as may be."""
+        """S1: every acknowledged record was given to a member, or delivered as often as may be, or
+        the group does not get it."""
         for (tp, offset), value in sorted(self.history.acked.items()):
             place = tp.partition, offset
             there = self.ledger.locks.get(place) or self.ledger.may_end(place)
-            if not there and not self.ledger.ever_lost(place):
+            out_of_reach = self.ledger.ever_lost(place) or not self.transactions.reaches(tp, offset)
+            if not there and not out_of_reach:
                 self.rules.broken("S1", f"{tp}@{offset} {value!r} was given to nobody")
+        self.transactions.sum_up(self.ledger)
         self.count["share records looked at"] = self.inspector.looks
 
     async def judge(self, client: ShareClient) -> None:

@@ -182,7 +182,7 @@ class Transactions(Part):
         transactions = self.ledger.transactions
         partitions = self.rules.partitions
         given_up = any(tp in partitions and partitions[tp].given_up for tp in TPS)
-        if given_up or any(self._decision_lost(told) for told in transactions):
+        if given_up or any(self.decision_lost(told) for told in transactions):
             self.count["txn circles not judged"] += 1
             return
         broken, counted = sim_checks.judge_transactions(
@@ -233,9 +233,9 @@ class Transactions(Part):
         """Whether an expected loss leaves this record's fate open."""
         if offset >= self.ends.get(tp, offset + 1) or excused(self.rules, tp, offset):
             return True
-        return self._decision_lost(told)
+        return self.decision_lost(told)
 
-    def _decision_lost(self, told: Told) -> bool:
+    def decision_lost(self, told: Told) -> bool:
         since = told.begun.get(DECISIONS)
         return since is not None and lost_between(
             self.rules, DECISIONS, told.transactional_id, since, told.decided
@@ -253,20 +253,20 @@ class Transactions(Part):
                 self.errors[failed.name] += 1
                 client.forget(tp)
             await client.pause(0.2, 0.5)
-        if stable >= 0 and self._may_hang(tp, stable):
+        if stable >= 0 and self.may_hang(tp, stable):
             self.count["txn hanging, expected"] += 1
             return stable
         self.rules.broken("T7", f"{tp}: {STABLE_S:g} s after all transactions have timed out the "
                           f"LSO is {stable}, and the HW {end}")  # fmt: skip
         return None
 
-    def _may_hang(self, tp: TopicPartition, stable: int) -> bool:
+    def may_hang(self, tp: TopicPartition, stable: int) -> bool:
         """Whether a transaction that is open there may stay open, because its marker was lost, or
         all that its coordinator knew of it.  Then the markers have an epoch that the partition
         takes for a former producer's.
         """
         return excused(self.rules, tp, stable) or any(
-            self._decision_lost(told)
+            self.decision_lost(told)
             and all(at >= stable for place, at in told.places.values() if place == tp)
             for told in self.ledger.transactions
         )
@@ -288,7 +288,7 @@ class Transactions(Part):
         place = told.places.get(value)
         if place is None:
             sent_to = (tp for tp, values in told.values.items() if value in values)
-            return self._decision_lost(told) or any(self.deleted[tp] for tp in sent_to)
+            return self.decision_lost(told) or any(self.deleted[tp] for tp in sent_to)
         return place[1] < self.deleted[place[0]] or self.excused(told, *place)
 
     def _in_order(self, tp: TopicPartition, values: list[bytes]) -> None:
@@ -309,7 +309,7 @@ class Transactions(Part):
             until = after.let_in if after is not None else None
             lost = lost_between(self.rules, GROUPS, name, since, until)
             open_ = open_ or lost
-            if told.fate is Fate.COMMITTED and not lost and not self._decision_lost(told):
+            if told.fate is Fate.COMMITTED and not lost and not self.decision_lost(told):
                 allowed = {told.offset}
             elif told.fate in (Fate.COMMITTED, Fate.UNKNOWN) or lost:
                 allowed.add(told.offset)

@@ -12,6 +12,8 @@ import trio
 
 from highwater.broker.handlers import share_acknowledge, share_fetch
 from highwater.broker.log.parts import Origin
+from highwater.broker.settings.client_quotas import write_entity
+from highwater.broker.settings.group_configs import path_of
 from highwater.broker.share.persister import SharePartitionKey, StateAnswer
 from highwater.broker.share.share_partition import ACCEPT, GAP, REJECT, RELEASE, RENEW
 from highwater.kafka.errors import ApiError, ErrorCode
@@ -61,6 +63,23 @@ class Node(Led):
             records = [Record(b"k", b"v%d" % n, 1, ()) for n in range(size)]
             data = memoryview(bytearray(build_batch(records, **batch)))
             replicas.append(replicas.partition(TP), data, 1, Origin.CLIENT)
+
+    def append_in_transaction(self, size: int) -> None:
+        """Appends the first batch of a transaction."""
+        partition = self.b.services.replicas.partition(TP)
+        verification = partition.verify_transaction(7, 0, 0, 0)
+        batch = build_batch(
+            [Record(b"k", b"v", 1, ())] * size,
+            producer_id=7, producer_epoch=0, base_sequence=0, attributes=TRANSACTIONAL,
+        )  # fmt: skip
+        self.b.services.replicas.append(
+            partition, memoryview(bytearray(batch)), 1, Origin.CLIENT, verification=verification
+        )
+
+    def end_transaction(self, *, commit: bool) -> None:
+        marker = memoryview(bytearray(build_marker(Marker(commit, 0), 7, 0, 1)))
+        replicas = self.b.services.replicas
+        replicas.append(replicas.partition(TP), marker, 1, Origin.COORDINATOR)
 
     async def fetch(
         self,
@@ -552,22 +571,27 @@ def test_where_a_group_begins(reset: str, first: int) -> None:
 async def test_aborted_records_are_passed_over(node: Node) -> None:
     await node.leads()
     node.b.services.groups.configs._overrides["g"] = {"share.isolation.level": "read_committed"}
-    log: Any = {
-        "producer_id": 7,
-        "producer_epoch": 0,
-        "base_sequence": 0,
-        "attributes": TRANSACTIONAL,
-    }
-    partition = node.b.services.replicas.partition(TP)
-    verification = partition.verify_transaction(7, 0, 0, 0)
-    records = [Record(b"k", b"v", 1, ())] * 2
-    data = memoryview(bytearray(build_batch(records, **log)))
-    node.b.services.replicas.append(partition, data, 1, Origin.CLIENT, verification=verification)
+    node.append_in_transaction(2)
     node.append(1)
     assert (await node.opened(max_wait_ms=100)).responses[0].partitions[0].records in (b"", None)
-    marker = memoryview(bytearray(build_marker(Marker(False, 0), 7, 0, 1)))
-    node.b.services.replicas.append(partition, marker, 1, Origin.COORDINATOR)
+    node.end_transaction(commit=False)
     assert acquired(await node.fetch(1)) == [(2, 3, 1)]
+
+
+@in_share_group()
+async def test_a_leader_reads_the_groups_properties_before_it_gives_anything(node: Node) -> None:
+    """Found by the simulation: a broker that had come back gave a group that reads committed
+    records only those of an aborted transaction."""
+    wanted = {"share.isolation.level": "read_committed", "share.record.lock.duration.ms": "15000"}
+    await write_entity(node.b.services.zk, path_of("g"), wanted, None)
+    await node.leads()
+    node.append_in_transaction(2)
+    node.append(1)
+    answer = await node.fetch(0, max_wait_ms=1000, min_bytes=1)
+    assert not found(answer).records
+    node.end_transaction(commit=False)
+    assert acquired(await node.fetch(1)) == [(2, 3, 1)]
+    assert (await node.fetch(2)).acquisition_lock_timeout_ms == 15_000
 
 
 @in_share_group()
@@ -645,7 +669,7 @@ async def test_groups_are_kept_until_their_connections_end(node: Node) -> None:
 @in_share_group()
 async def test_cold_records_are_read_outside_of_the_loop(node: Node) -> None:
     await node.leads()
-    await node.opened(max_wait_ms=1)
+    await node.opened(max_wait_ms=100)
     disk = node.b.services.world.disk._disk
     node.append(3)
     disk.cold = 1.0
