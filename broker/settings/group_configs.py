@@ -168,6 +168,7 @@ class GroupConfigs:
         self.loaded = trio.Event()
         """Set when those of all groups have been read."""
         self._announced: set[str] = set()
+        """The groups whose change has come since `load` began."""
 
     def of(self, group_id: str) -> Mapping[str, Value]:
         return self._overrides.get(group_id, {})
@@ -192,6 +193,7 @@ class GroupConfigs:
         """Reads the properties of all groups, but for those whose change came meanwhile."""
         while True:
             zk = self.session()
+            self._announced.clear()  # of what came before, a lost session may have missed more
             try:
                 if zk is not None:
                     for name in await entity_names(zk, "groups"):

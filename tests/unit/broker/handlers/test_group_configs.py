@@ -168,6 +168,16 @@ async def test_a_groups_own_times_are_used_from_the_next_heartbeat_on(node: Conf
 
 
 @in_configured()
+async def test_a_change_before_the_first_reading_is_not_the_last_one(node: Configured) -> None:
+    """What changed while the broker had no session was not announced to it."""
+    found = node.b.services.groups.configs
+    found.configured("g", {BEATS: "9000"})
+    assert await node.sets((BEATS, SET, "7000")) == "NONE"
+    await found.load()
+    assert found.of("g") == {BEATS: 7000}
+
+
+@in_configured()
 async def test_what_another_version_wrote_is_left_out(node: Configured) -> None:
     await node.b.zk.create(f"{znodes.CONFIG}/groups")
     wrong = znodes.encode_config({SESSION: "soon", BEATS: "9000", "share.x": "1"})
