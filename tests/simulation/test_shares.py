@@ -8,14 +8,18 @@ from typing import Any
 
 import pytest
 
+from highwater.broker.coordinator.share.records import Snapshot, StateRecord, Update, encode
 from highwater.broker.share.acquisition import Fetched, LogBatch, Wanted
 from highwater.broker.share.in_flight import RecordState
-from highwater.broker.share.persister import SharePartitionKey
+from highwater.broker.share.persister import NO_COUNT, SharePartitionKey, StateBatch
 from highwater.broker.share.share_partition import Limits, SharePartition
+from highwater.kafka.topic_names import SHARE_GROUP_STATE_TOPIC
 from highwater.kafka.types import TopicPartition
+from highwater.kafka.wire.records import Record, build_batch
 from highwater.simulation.faults.joints import OF_SHARES
 from highwater.simulation.options import Options
 from highwater.simulation.rules.findings import Book
+from highwater.simulation.rules.mirror import parse
 from highwater.simulation.seed_run import simulate
 from highwater.simulation.seeds import replay_command
 from highwater.simulation.workloads.sharing.share_client import (
@@ -38,6 +42,7 @@ from highwater.simulation.workloads.sharing.share_ledger import (
 HOST = ""
 """The leader by a tree that has none."""
 LOCK_S = LOCK_MS / 1000
+KEY = SharePartitionKey(NAME, bytes(16), 0)
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -230,6 +235,38 @@ def test_a_machine_that_does_what_members_say_is_right() -> None:
     leader.machine._advance_start()
     leader.look()
     assert (leader.machine.start_offset, leader.book.rules, run.first) == (1, [], 0)
+
+
+def _log(*values: Snapshot | Update) -> Any:
+    """A committed log of the share coordinator."""
+    data = b""
+    for offset, value in enumerate(values):
+        key, stored = encode(StateRecord(KEY, value))
+        data += bytes(build_batch([Record(key, stored, 1)], base_offset=offset))
+    committed, _ = parse(data)
+    return SimpleNamespace(committed=committed, given_up=[], exposed=len(values))
+
+
+@pytest.mark.parametrize(
+    ("batches", "rules"),
+    [
+        ((), ["S2"]),
+        ((StateBatch(0, 3, RecordState.AVAILABLE, 1),), ["S2"]),
+        ((StateBatch(0, 3, RecordState.ACKNOWLEDGED, 1),), []),
+    ],
+)
+def test_what_is_acknowledged_is_stored(batches: tuple[StateBatch, ...], rules: list[str]) -> None:
+    leader = _Leader()
+    leader.members.ledger.key_of = lambda _: str(KEY)
+    leader.book.partitions[TopicPartition(SHARE_GROUP_STATE_TOPIC, 0)] = _log(
+        Snapshot(0, 0, 0, 0, NO_COUNT, (), 0, 0), Update(0, 0, 0, NO_COUNT, batches)
+    )
+    leader.acquires("a", last=3)
+    for offset in range(4):
+        leader.members.ledger.ended_by[0, offset]["a"] = None
+    leader.runs()[0].leave(RecordState.ACKNOWLEDGED)
+    leader.look()
+    assert leader.book.rules[:1] == rules
 
 
 def test_a_record_that_nobody_ended_ends() -> None:

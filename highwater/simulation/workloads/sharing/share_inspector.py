@@ -7,7 +7,8 @@ knowledge: what members have sent, the high watermark, and the limits.
 * S1: a record ends, or the start offset moves over it, only if a member has said so, or it was
   delivered as often as may be, or its transaction was aborted and the group reads committed records
   only; so none is left out.
-* S2: what has ended stays so, in one machine and, once that was answered, in the next one.
+* S2: what has ended stays so, in one machine and, once that was answered, in the next one; what is
+  acknowledged is in the committed log of the share coordinator (`stored_states`).
 * S3: no record passes from one lock into another before the first one ends; a lock whose time is
   over ends, and at once one whose member's session has ended, unless the member has spoken.
 * S4: a delivery count never falls, nor passes the limit.
@@ -25,6 +26,7 @@ from highwater.broker.share.in_flight import RecordState, Run
 from highwater.kafka.types import TopicPartition
 from highwater.simulation.workloads.sharing.share_client import NAME, TOPIC, Place
 from highwater.simulation.workloads.sharing.share_ledger import DELIVERIES, LOCK_MS, Ledger
+from highwater.simulation.workloads.sharing.stored_states import StoredStates
 
 if TYPE_CHECKING:
     from highwater.broker.server import Broker
@@ -80,6 +82,7 @@ class Inspector:
         self.looks = 0
         self.read_committed = False
         """Whether the group reads committed records only."""
+        self._stored = StoredStates(ledger.rules)
         self._seen: dict[LedSharePartition, _Seen] = {}
         self._passed: dict[int, int] = {}
         """Partition -> the highest start offset of any machine."""
@@ -148,6 +151,8 @@ class Inspector:
                 self._broken("S4", place, f"its delivery count is {record.times}")
             if record.state.ended:
                 self._ends(led, place, f"it is {record.state.name}")
+                if record.state is RecordState.ACKNOWLEDGED:
+                    self._is_stored(place)
             elif office and not record.changing:
                 self._stays(place, record)
 
@@ -184,6 +189,12 @@ class Inspector:
         if TopicPartition(TOPIC, place[0]) in self.rules.partitions:
             times = self.ledger.highest[place]
             self._broken("S1", place, f"{what}; delivered {times} times, and nobody has ended it")
+
+    def _is_stored(self, place: Place) -> None:
+        if self.ledger.ever_lost(place):
+            return
+        if not self._stored.has_ended(self.ledger.key_of(place[0]), place[1]):
+            self._broken("S2", place, "it is ACKNOWLEDGED, and that is not stored")
 
     def _stays(self, place: Place, record: _Record) -> None:
         done = self.ledger.done.get(place)
