@@ -171,6 +171,29 @@ def test_who_lost_a_record_does_not_end_it(also: bool, rules: list[str]) -> None
     assert members.book.rules == rules
 
 
+def test_a_renewal_at_a_deposed_leader_proves_nothing() -> None:
+    """Seed 32 of `--share-groups`, a false alarm of S3."""
+    members = _Members()
+    members.gets("b")
+    members.book.now_s += LOCK_S
+    members.gets("a", 2)
+    members.says("b", RENEW)
+    members.says("a", ACCEPT)
+    assert members.book.rules == []
+
+
+@pytest.mark.parametrize(("host", "rules"), [("broker-9", []), (HOST, ["S3"])])
+def test_what_a_deposed_leader_gives_takes_nothing_away(host: str, rules: list[str]) -> None:
+    members = _Members()
+    members.gets("a")
+    members.book.now_s += LOCK_S
+    call = members.ledger.asks("b", host, [0], ())
+    members.book.now_s += 0.1
+    members.ledger.given(call, Given(0, 7, 7, 2))
+    members.says("a", ACCEPT)
+    assert members.book.rules == rules
+
+
 class _Leader:
     """A machine that the inspector looks at after each of its steps."""
 

@@ -5,13 +5,14 @@ the simulation knows more: whose session is open, and which leader is in office.
 
 * S2: a record whose end was answered (accepted or rejected) is given to nobody who asks afterwards.
 * S3: a record has one member until its lock has ended, or the member has said something of it, or
-  its session has ended; and nobody's acknowledgement is taken when another has got the record.
+  its session has ended; and nobody's acknowledgement is taken when another has got the record from
+  a leader in office.
 * S4: a delivery count is within the limit, and above that of a release that was answered.
 
 Only a leader in office counts for S2 and S4: ZooKeeper named the broker as the leader, in one
 leader epoch, from before the request until the answer.  A deposed leader that does not know it
-gives records from its old knowledge, as Kafka's does; its acknowledgements count, as they are
-stored.
+gives records from its old knowledge, as Kafka's does, and renews locks, which nothing stores; its
+acknowledgements count, as they are stored.
 Careless power losses are excused by `allowed_losses`.
 """
 
@@ -92,6 +93,10 @@ class Lock:
     """When it had the answer."""
     count: int
     inside: Inside
+    got_s: tuple[float, float]
+    """The same times, which no renewal changes."""
+    office: bool
+    """Whether a leader in office gave it."""
     said: bool = False
     """Whether it has sent an acknowledgement of it since, which may end the lock."""
 
@@ -195,7 +200,8 @@ class Ledger:
             self.count["share records given"] += 1
             self.count["share records given again"] += given.times > 1
             self.highest[place] = max(self.highest[place], given.times)
-            lock = Lock(call.member, call.sent_s, now_s, given.times, inside)
+            got_s = call.sent_s, now_s
+            lock = Lock(call.member, *got_s, given.times, inside, got_s, office)
             if not 1 <= given.times <= DELIVERIES:
                 self._broken("S4", place, f"{call.member} is told delivery count {given.times}")
             if office:
@@ -251,8 +257,8 @@ class Ledger:
         start is acknowledged by anybody, to no effect."""
         below = self.highest[place] >= DELIVERIES or set(self.ended_by[place]) - {call.member}
         for other in self.locks[place].values():
-            later = other.since_s > lock.until_s and other.until_s < call.sent_s
-            if other.member != call.member and later and not below:
+            later = other.got_s[0] > lock.got_s[1] and other.got_s[1] < call.sent_s
+            if other.member != call.member and later and other.office and not below:
                 self._broken(
                     "S3", place, f"{other.member} got it, and then {call.member}'s word was taken"
                 )
