@@ -15,11 +15,13 @@ from pathlib import Path
 from highwater.cluster.processes.apache import home
 from highwater.cluster.processes.zookeeper_process import find_java
 from tests.suites.result import FAILED, PASSED, SKIPPED, NoResults, Result
-from tests.suites.running import Suite, checkout, cluster_of, command, need
+from tests.suites.running import Suite, checkout, cluster_of, command, need, work_folder
 
 LIBRDKAFKA = "2.15.0"
 TEST_LIMIT_S = 120
 """Of the tests of one number, which run in a process of their own."""
+WHOLE, WHOLE_LIMIT_S = "_share_consumer", 900
+"""These are run whole: without their slow parts, as all others are, nearly nothing is left."""
 _AT_ONCE = 2
 _TESTS = re.compile(r"^    _TEST\((\w+),\s*([^;]*?)\)(?=,\n(?:    _TEST|#|\n|    /))", re.M | re.S)
 _ROW = re.compile(r"^\|\s*(\w+)\s*\|\s*(\w+)\s*\|\s*([\d.]+)s\s*\|(.*)$")
@@ -65,13 +67,22 @@ def from_summary(lines: list[str], wanted: set[str]) -> list[Result]:
     return list(results.values())
 
 
-def librdkafka(suite: Suite, left_out: str, source: Path | None, work: Path) -> list[Result]:
-    folder = _built(suite, source, work)
+def librdkafka_848(suite: Suite, left_out: str, source: Path | None, work: Path) -> list[Result]:
+    """The same, where every consumer that names no protocol speaks that of KIP-848."""
+    return librdkafka(suite, left_out, source, work, "consumer")
+
+
+def librdkafka(
+    suite: Suite, left_out: str, source: Path | None, work: Path, protocol: str = "classic"
+) -> list[Result]:
+    folder = _built(suite, source, work_folder(suite.variant_of or suite.name))
     tests = list(broker_tests((folder / "test.c").read_text()))
     if not tests:
         raise NoResults("test.c has no table of tests that is understood")
     tests = [test for test in tests if not re.search(left_out, test.name)]
     kafka = _scripts(work / "kafka")
+    with_zookeeper = suite.program.name == "apache" and not suite.program.kraft
+    version = "3.9.0" if with_zookeeper else "4.2.0"
     results: list[Result] = []
     for scenario in sorted({test.scenario for test in tests}):
         auto = {"auto.create.topics.enable": "false" if scenario == "noautocreate" else "true"}
@@ -84,7 +95,8 @@ def librdkafka(suite: Suite, left_out: str, source: Path | None, work: Path) -> 
                 "test.timeout.multiplier=2\n"  # 0119 starts Kafka's tools five times in 20 s
             )
             env = {
-                **os.environ, "RDKAFKA_TEST_CONF": str(conf), "TEST_KAFKA_VERSION": "3.9.0",
+                **os.environ, "RDKAFKA_TEST_CONF": str(conf), "TEST_KAFKA_VERSION": version,
+                "TEST_CONSUMER_GROUP_PROTOCOL": protocol,
                 "KAFKA_PATH": str(kafka), "BROKERS": cluster.bootstrap_servers,
                 "LD_LIBRARY_PATH": f"{folder.parent}/src:{folder.parent}/src-cpp",
             }  # fmt: skip
@@ -101,16 +113,18 @@ def librdkafka(suite: Suite, left_out: str, source: Path | None, work: Path) -> 
 
 def _run(folder: Path, names: set[str], scenario: str, env: dict[str, str]) -> list[Result]:
     number = min(names).partition("_")[0]
-    words = ["./test-runner", "-L", "-p1", "-Q", "-s", scenario]
+    whole = any(WHOLE in name for name in names)
+    limit_s = WHOLE_LIMIT_S if whole else TEST_LIMIT_S
+    words = ["./test-runner", "-L", "-p1", *([] if whole else ["-Q"]), "-s", scenario]
     with subprocess.Popen(
         words, cwd=folder, env={**env, "TESTS": number}, text=True, errors="replace",
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
     ) as running:  # fmt: skip
         try:
-            said = running.communicate(timeout=TEST_LIMIT_S)[0]
+            said = running.communicate(timeout=limit_s)[0]
         except subprocess.TimeoutExpired:
             running.kill()
-            said = running.communicate()[0] + f"\nno end within {TEST_LIMIT_S} s"
+            said = running.communicate()[0] + f"\nno end within {limit_s} s"
     return from_summary(said.splitlines(), names)
 
 

@@ -12,7 +12,8 @@ import re
 import shutil
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,7 +25,7 @@ from tests.suites.running import Suite, cluster_of
 
 JAVA_TOOLS = VERSION
 _LIMIT_S = 60
-_TOOLS, _ADMIN = "org.apache.kafka.tools.", "kafka.admin."
+TOOLS, ADMIN = "org.apache.kafka.tools.", "kafka.admin."
 _PARTITIONS = [{"topic": "orders", "partition": n} for n in range(6)]
 _FILES = {
     "records.json": {"version": 1, "partitions": [{**_PARTITIONS[0], "offset": 2}]},
@@ -49,6 +50,9 @@ class Step:
     code: int = 0
     tries: int = 1
     """For a state that comes a moment later."""
+    version: str = VERSION
+    beside: bool = False
+    """Whether the next steps begin while it runs."""
 
 
 def _steps() -> Iterator[Step]:
@@ -60,7 +64,7 @@ def _steps() -> Iterator[Step]:
 
 
 def _about_topics() -> Iterator[Step]:
-    topics, at = _TOOLS + "TopicCommand", "--bootstrap-server {at} "
+    topics, at = TOOLS + "TopicCommand", "--bootstrap-server {at} "
     of = "--topic orders"
     create = f"--create {of} --partitions 3 --replication-factor 3"
     yield Step("topics: create", topics, at + create, "Created topic orders")
@@ -101,7 +105,7 @@ def _about_topics() -> Iterator[Step]:
 
 def _about_records() -> Iterator[Step]:
     at, to = "--bootstrap-server {at} ", "--topic orders"
-    producer, consumer = "kafka.tools.ConsoleProducer", _TOOLS + "consumer.ConsoleConsumer"
+    producer, consumer = "kafka.tools.ConsoleProducer", TOOLS + "consumer.ConsoleConsumer"
     words = "--property parse.key=true --property key.separator=: --compression-codec "
     for codec in ("none", "gzip", "lz4", "zstd", "snappy"):
         lines = "".join(f"{codec}{n}:value{n}\n" for n in range(20))
@@ -118,54 +122,54 @@ def _about_records() -> Iterator[Step]:
         f"{at}{to} --partition 0 --offset 1 --max-messages 1 --timeout-ms 20000",
         r"value\d+\s+Processed a total of 1 messages",
     )  # fmt: skip
-    offsets = _TOOLS + "GetOffsetShell"
+    offsets = TOOLS + "GetOffsetShell"
     for when in ("latest", "earliest", "-3", "1"):
         yield Step(f"get offsets: {when}", offsets, f"{at}{to} --time {when}", r"orders:5:\d*")
     yield Step(
-        "producer perf test", _TOOLS + "ProducerPerformance",
+        "producer perf test", TOOLS + "ProducerPerformance",
         "--topic perf --num-records 20000 --record-size 100 --throughput -1 --producer-props"
         " bootstrap.servers={at} acks=all compression.type=lz4",
         "20000 records sent, .* ms 99.9th",
     )  # fmt: skip
     yield Step(
-        "producer perf test: transactions", _TOOLS + "ProducerPerformance",
+        "producer perf test: transactions", TOOLS + "ProducerPerformance",
         "--topic perf --num-records 5000 --record-size 100 --throughput 5000 --transactional-id"
         " perf --transaction-duration-ms 100 --producer-props bootstrap.servers={at}",
         "5000 records sent, .* ms 99.9th",
     )  # fmt: skip
     yield Step(
-        "consumer perf test", _TOOLS + "ConsumerPerformance",
+        "consumer perf test", TOOLS + "ConsumerPerformance",
         at + "--topic perf --messages 25000 --timeout 20000", r"2\.\d+, [\d.]+, 25000, ",
     )  # fmt: skip
     yield Step(
-        "verifiable producer", _TOOLS + "VerifiableProducer",
+        "verifiable producer", TOOLS + "VerifiableProducer",
         at + "--topic verifiable --max-messages 500 --acks -1 --throughput -1",
         '"name":"tool_data","sent":500,"acked":500',
     )  # fmt: skip
     yield Step(
-        "verifiable consumer", _TOOLS + "VerifiableConsumer",
+        "verifiable consumer", TOOLS + "VerifiableConsumer",
         at + "--topic verifiable --group-id verifiers --max-messages 500 --reset-policy earliest",
         '"name":"offsets_committed".*"success":true[^$]*"name":"shutdown_complete"',
     )  # fmt: skip
     yield Step(
-        "end-to-end latency", _TOOLS + "EndToEndLatency", "{at} latency 200 all 100",
+        "end-to-end latency", TOOLS + "EndToEndLatency", "{at} latency 200 all 100",
         r"Avg latency: [\d.]+ ms[^$]*Percentiles: 50th",
     )  # fmt: skip
     yield Step(
-        "delete records", _TOOLS + "DeleteRecordsCommand",
+        "delete records", TOOLS + "DeleteRecordsCommand",
         at + "--offset-json-file {folder}/records.json", r"partition: orders-0\s+low_watermark: 2",
     )  # fmt: skip
     words = f"{at}--topic-partitions orders:0 --time earliest"
     yield Step("get offsets: after the deletion", offsets, words, "orders:0:2")
     yield Step(
-        "replica verification", _TOOLS + "ReplicaVerificationTool",
+        "replica verification", TOOLS + "ReplicaVerificationTool",
         "--broker-list {at} --topics-include orders --report-interval-ms 1000 --time -2",
         r"max lag is 0 for partition orders-\d at offset \d+ among 6 partitions",
     )  # fmt: skip
 
 
 def _about_groups() -> Iterator[Step]:
-    groups, at = _TOOLS + "consumer.group.ConsumerGroupCommand", "--bootstrap-server {at} "
+    groups, at = TOOLS + "consumer.group.ConsumerGroupCommand", "--bootstrap-server {at} "
     of = "--group readers"
     yield Step("groups: list", groups, f"{at}--list", r"(?m)^readers$")
     yield Step("groups: list by state", groups, f"{at}--list --state Empty", r"readers\s+Empty")
@@ -198,7 +202,7 @@ def _about_groups() -> Iterator[Step]:
         "groups: describe what is not there", groups, f"{at}--describe {of}",
         "Consumer group 'readers' does not exist",
     )  # fmt: skip
-    resetter = _TOOLS + "StreamsResetter"
+    resetter = TOOLS + "StreamsResetter"
     yield Step(
         "streams application reset", resetter,
         at + "--application-id verifiers --input-topics verifiable --to-earliest",
@@ -207,7 +211,7 @@ def _about_groups() -> Iterator[Step]:
 
 
 def _about_partitions() -> Iterator[Step]:
-    at, move = "--bootstrap-server {at} ", _TOOLS + "reassign.ReassignPartitionsCommand"
+    at, move = "--bootstrap-server {at} ", TOOLS + "reassign.ReassignPartitionsCommand"
     yield Step(
         "reassign: generate", move,
         at + "--generate --topics-to-move-json-file {folder}/topics.json --broker-list 3,2,1",
@@ -226,7 +230,7 @@ def _about_partitions() -> Iterator[Step]:
     )  # fmt: skip
     words = f"{by} --cancel"
     yield Step("reassign: cancel", move, words, "None of the specified partition moves are active")
-    elect = _TOOLS + "LeaderElectionCommand"
+    elect = TOOLS + "LeaderElectionCommand"
     yield Step(
         "leader election: preferred", elect,
         at + "--election-type preferred --path-to-json-file {folder}/elect.json",
@@ -241,12 +245,12 @@ def _about_partitions() -> Iterator[Step]:
         at + "--election-type unclean --topic orders --partition 2",
         "Valid replica already elected for partitions orders-2",
     )  # fmt: skip
-    directories = _TOOLS + "LogDirsCommand"
+    directories = TOOLS + "LogDirsCommand"
     yield Step(
         "log dirs", directories, f"{at}--describe --topic-list orders --broker-list 1,2,3",
         r'"brokers":\[\{.*"partition":"orders-\d","size":\d+,"offsetLag":0,"isFuture":false',
     )  # fmt: skip
-    transactions = _TOOLS + "TransactionsCommand"
+    transactions = TOOLS + "TransactionsCommand"
     yield Step("transactions: list", transactions, f"{at}list", r"perf\s+\d\s+\d+\s+CompleteCommit")
     words = f"{at}describe --transactional-id perf"
     yield Step("transactions: describe", transactions, words, r"\d+\s+0\s+CompleteCommit")
@@ -261,7 +265,7 @@ def _about_partitions() -> Iterator[Step]:
 
 
 def _about_settings() -> Iterator[Step]:
-    at, configs = "--bootstrap-server {at} ", _ADMIN + "ConfigCommand"
+    at, configs = "--bootstrap-server {at} ", ADMIN + "ConfigCommand"
     kinds = (
         ("topic", "--entity-type topics --entity-name orders", "retention.ms=3600000"),
         ("broker", "--entity-type brokers --entity-name 1", "log.cleaner.threads=2"),
@@ -298,17 +302,17 @@ def _about_settings() -> Iterator[Step]:
     yield Step("configs: loggers", configs, words, "=(INFO|WARN|DEBUG)")
     words = f"{at}--alter --entity-type topics --entity-name orders --add-config retention.ms=x"
     yield Step("configs: a wrong value", configs, words, "InvalidConfigurationException", code=1)
-    acls = _ADMIN + "AclCommand"
+    acls = ADMIN + "AclCommand"
     refused = "SecurityDisabledException: No Authorizer is configured"
     yield Step("acls: list", acls, f"{at}--list", refused, code=1)
     add = "--add --allow-principal User:bob --operation Read --topic orders"
     yield Step("acls: add", acls, at + add, refused, code=1)
-    versions = _ADMIN + "BrokerApiVersionsCommand"
+    versions = ADMIN + "BrokerApiVersionsCommand"
     words = r"\(id: 3 rack: null\) -> \([^$]*Produce\(0\): \d to \d+ \[usable: \d+\]"
     yield Step("broker API versions", versions, at, words)
-    features = _TOOLS + "FeatureCommand"
+    features = TOOLS + "FeatureCommand"
     yield Step("features: describe", features, f"{at}describe", r"^\s*(Feature: .*)?$")
-    cluster = _TOOLS + "ClusterTool"
+    cluster = TOOLS + "ClusterTool"
     yield Step("cluster: id", cluster, f"cluster-id {at}", r"Cluster ID: [\w-]{22}")
     words = f"unregister {at}--id 9"
     yield Step(
@@ -322,14 +326,24 @@ def _about_settings() -> Iterator[Step]:
 
 
 def java_tools(suite: Suite, left_out: str, source: Path | None, work: Path) -> list[Result]:
+    return run_steps(_steps(), suite, left_out, work)
+
+
+def run_steps(steps: Iterable[Step], suite: Suite, left_out: str, work: Path) -> list[Result]:
     for name, said in _FILES.items():
         (work / name).write_text(said if isinstance(said, str) else json.dumps(said))
-    with cluster_of(suite, work / "cluster") as cluster:
+    with cluster_of(suite, work / "cluster") as cluster, ThreadPoolExecutor() as pool:
         given = {
             "at": cluster.bootstrap_servers, "folder": str(work),
             "data": str(work / "cluster" / "broker-1" / "data"),
         }  # fmt: skip
-        return [_run(step, given) for step in _steps() if not re.search(left_out, step.name)]
+        ends: list[Future[Result]] = []
+        for step in steps:
+            if not re.search(left_out, step.name):
+                ends.append(pool.submit(_run, step, given))
+                if not step.beside:
+                    ends[-1].result()
+        return [end.result() for end in ends]
 
 
 def streams(suite: Suite, left_out: str, source: Path | None, work: Path) -> list[Result]:
@@ -370,7 +384,7 @@ def _run(step: Step, given: dict[str, str]) -> Result:
 
 def _said(step: Step, words: list[str]) -> tuple[int | None, str]:
     try:
-        done = tool(step.main, words, timeout_s=_LIMIT_S, stdin=step.stdin)
+        done = tool(step.main, words, timeout_s=_LIMIT_S, stdin=step.stdin, version=step.version)
     except subprocess.TimeoutExpired as error:
         parts = (error.stdout, error.stderr)
         texts = (p.decode(errors="replace") if isinstance(p, bytes) else p or "" for p in parts)

@@ -40,6 +40,8 @@ class Suite:
     tag: str = ""
     """Of the source's repository; empty: the version."""
     program: Program = field(default_factory=Highwater)
+    variant_of: str = ""
+    """The suite whose source and left-out tests are this one's, too."""
 
 
 def command(*words: str | Path, cwd: Path, env: dict[str, str] | None = None) -> str:

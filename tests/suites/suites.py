@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tests.integration.process.app_runs import STREAMS
-from tests.suites.c_suites import LIBRDKAFKA, librdkafka
+from tests.suites.c_suites import LIBRDKAFKA, librdkafka, librdkafka_848
 from tests.suites.go_suites import FRANZ_GO, KAFKA_GO, SARAMA, franz_go, kafka_go, sarama
+from tests.suites.java_steps_of_4 import JAVA_TOOLS_OF_4, java_tools_of_4
 from tests.suites.java_suites import JAVA_TOOLS, java_tools, streams
-from tests.suites.node_suites import KAFKAJS, kafkajs
+from tests.suites.node_suites import KAFKAJS, PLATFORMATIC, kafkajs, platformatic
 from tests.suites.python_suites import AIOKAFKA, KAFKA_PYTHON, KAZOO, aiokafka, kafka_python, kazoo
 from tests.suites.running import Suite
 
@@ -14,6 +17,8 @@ _ONE = {
     "default.replication.factor": "1", "min.insync.replicas": "1",
     "offsets.topic.replication.factor": "1", "offsets.topic.num.partitions": "2",
     "transaction.state.log.replication.factor": "1", "transaction.state.log.min.isr": "1",
+    "share.coordinator.state.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
     "group.initial.rebalance.delay.ms": "0",
 }  # fmt: skip
 _AUTHORIZER = {
@@ -22,6 +27,11 @@ _AUTHORIZER = {
 }
 _ISR_STAYS = {"replica.lag.time.max.ms": "30000"}
 """Else a busy machine shrinks the ISR, and producers that are not idempotent repeat records."""
+
+_LIBRDKAFKA: dict[str, Any] = {
+    "version": LIBRDKAFKA, "source": "https://github.com/confluentinc/librdkafka",
+    "properties": {**_AUTHORIZER, "num.partitions": "4", **_ISR_STAYS}, "tag": f"v{LIBRDKAFKA}",
+}  # fmt: skip
 
 SUITES = (
     Suite("franz-go", FRANZ_GO, "https://github.com/twmb/franz-go", franz_go),
@@ -37,10 +47,8 @@ SUITES = (
         },
         brokers=1, ports=(9092,),
     ),
-    Suite(
-        "librdkafka", LIBRDKAFKA, "https://github.com/confluentinc/librdkafka", librdkafka,
-        {**_AUTHORIZER, "num.partitions": "4", **_ISR_STAYS}, tag=f"v{LIBRDKAFKA}",
-    ),
+    Suite("librdkafka", run=librdkafka, **_LIBRDKAFKA),
+    Suite("librdkafka-848", run=librdkafka_848, variant_of="librdkafka", **_LIBRDKAFKA),
     Suite(
         "kafkajs", KAFKAJS, "https://github.com/tulios/kafkajs", kafkajs,
         {
@@ -49,7 +57,16 @@ SUITES = (
         },
         ports=(9092, 9095, 9098), tag=f"v{KAFKAJS}",
     ),
+    Suite(
+        "platformatic", PLATFORMATIC, "https://github.com/platformatic/kafka", platformatic,
+        {
+            **_AUTHORIZER, "group.initial.rebalance.delay.ms": "0",
+            "group.consumer.heartbeat.interval.ms": "200",
+        },
+        ports=(9011, 9012, 9013), tag=f"v{PLATFORMATIC}",
+    ),
     Suite("java-tools", JAVA_TOOLS, "https://kafka.apache.org", java_tools),
+    Suite("java-tools-of-4", JAVA_TOOLS_OF_4, "https://kafka.apache.org", java_tools_of_4),
     Suite("streams", STREAMS, "https://kafka.apache.org/documentation/streams", streams),
     Suite(
         "kafka-python", KAFKA_PYTHON, "https://github.com/dpkp/kafka-python", kafka_python,

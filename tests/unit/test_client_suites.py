@@ -7,9 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.suites.__main__ import page
+from highwater.cluster.processes.programs import ApacheKafka
+from tests.suites.__main__ import on_apache, page
 from tests.suites.c_suites import broker_tests, from_summary
+from tests.suites.java_steps_of_4 import steps
 from tests.suites.result import FAILED, PASSED, SKIPPED, NoResults, Result, from_go, from_junit
+from tests.suites.suites import SUITES
 
 
 def go(action: str, test: str = "", **more: object) -> str:
@@ -126,3 +129,28 @@ def test_the_page_keeps_the_rows_of_suites_that_were_not_run() -> None:
     assert "- franz-go: `c`" in second
     third = page({"aiokafka": [Result("b", PASSED, 1)]}, second)
     assert "- aiokafka" not in third
+
+
+def test_what_ran_on_apache_kafka_42_is_in_a_table_of_its_own() -> None:
+    first = page({"sarama": [Result("a", PASSED, 60), Result("b", PASSED, 60)]}, "")
+    assert "Beside" not in first
+    ran = {"sarama": [Result("a", PASSED, 1), Result("b", FAILED, 1)]}
+    second = page(ran, first, "apache:4.2.0")
+    assert "| sarama | 2, 0 | 1, 1 |" in second
+    assert "- sarama" not in second
+    third = page({"sarama": [Result("a", FAILED, 1)]}, second)
+    assert "| sarama | 0, 1 | 1, 1 |" in third
+    assert page(ran, first, "apache") == first
+
+
+def test_apache_kafka_42_gets_its_own_authorizer_and_keeps_its_features(tmp_path: Path) -> None:
+    kraft = ApacheKafka(tmp_path, version="4.2.0", kraft=True)
+    (suite,) = (suite for suite in SUITES if suite.name == "kafka-go")
+    properties = on_apache(suite, kraft).properties
+    assert properties["authorizer.class.name"].endswith(".StandardAuthorizer")
+    assert "inter.broker.protocol.version" not in properties
+
+
+def test_the_steps_of_the_tools_have_names_of_their_own() -> None:
+    names = [step.name for step in steps()]
+    assert len(set(names)) == len(names)

@@ -75,6 +75,20 @@ def home(version: str = VERSION) -> Path:
     return folder
 
 
+def tool_jars(version: str = VERSION) -> Path:
+    """The folder of the jars of a release's command-line tools; fetches missing ones.  Until 3.9
+    they are among the broker's jars; those of 4 are apart from them, with all that they need."""
+    if numbers(version) < (4, 0):
+        return home(version) / "libs"
+    wanted = (*artifacts(version), Artifact("org.apache.kafka", "kafka-tools", version))
+    folder = cache_dir() / f"kafka-tools-{version}"
+    try:
+        fetch_jars(f"Kafka's tools {version}", wanted, folder)
+    except FetchError as error:
+        raise StartError(str(error)) from error
+    return folder
+
+
 def client_jars(version: str = CLIENT_VERSION) -> Path:
     """The folder of the Java client's jars; fetches missing ones."""
     artifacts = (Artifact("org.apache.kafka", "kafka-clients", version), _LOGGING)
@@ -110,7 +124,7 @@ def tool(
                 "-XX:TieredStopAtLevel=1",
                 f"-Dlog4j.configuration=file:{log4j}",
                 "-cp",
-                f"{home(version)}/libs/*",
+                f"{tool_jars(version)}/*",
                 main_class,
                 *arguments,
             ],
