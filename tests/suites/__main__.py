@@ -99,7 +99,11 @@ def on_apache(suite: Suite, program: ApacheKafka | None = None) -> Suite:
         return replace(suite, program=ApacheKafka(home()), properties=suite.properties | features)
     properties = dict(suite.properties)
     if program.kraft and "authorizer.class.name" in properties:
-        properties["authorizer.class.name"] = STANDARD_AUTHORIZER
+        # its voters ask each other before they have the rules, which only super users may
+        properties |= {
+            "authorizer.class.name": STANDARD_AUTHORIZER,
+            "super.users": "User:ANONYMOUS",
+        }
     return replace(suite, program=program, properties=properties)
 
 
