@@ -18,7 +18,7 @@ from tests.suites.result import FAILED, PASSED, SKIPPED, NoResults, Result
 from tests.suites.running import Suite, checkout, cluster_of, command, need, work_folder
 
 LIBRDKAFKA = "2.15.0"
-TEST_LIMIT_S = 120
+TEST_LIMIT_S = 240
 """Of the tests of one number, which run in a process of their own."""
 WHOLE, WHOLE_LIMIT_S = "_share_consumer", 900
 """These are run whole: without their slow parts, as all others are, nearly nothing is left."""

@@ -60,8 +60,8 @@ SUITES = (
     Suite(
         "platformatic", PLATFORMATIC, "https://github.com/platformatic/kafka", platformatic,
         {
-            **_AUTHORIZER, "group.initial.rebalance.delay.ms": "0",
-            "group.consumer.heartbeat.interval.ms": "200",
+            **_AUTHORIZER, "super.users": "User:ANONYMOUS",  # its tests make rules of the cluster
+            "group.initial.rebalance.delay.ms": "0", "group.consumer.heartbeat.interval.ms": "200",
         },
         ports=(9011, 9012, 9013), tag=f"v{PLATFORMATIC}",
     ),
