@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 TOPIC, GROUP, STATE = "bench-share", "bench", "__share_group_state"
 PATIENCE_S = 60
+RECONNECT_MS = 200
+"""librdkafka's own pause before it connects again grows up to ten seconds, with each death."""
 _START: dict[str, Any] = {
     "profile": "test",
     "properties": {
@@ -89,7 +91,13 @@ class _Group:
         from confluent_kafka import Producer
 
         producer = Producer(
-            {"bootstrap.servers": self.bootstrap, "acks": "all", "log_level": 0, "linger.ms": 0}
+            {
+                "bootstrap.servers": self.bootstrap,
+                "acks": "all",
+                "log_level": 0,
+                "linger.ms": 0,
+                "reconnect.backoff.max.ms": RECONNECT_MS,
+            }
         )
         while not self._over.wait(0.05):
             for place in range(self.options.partitions):
@@ -101,7 +109,12 @@ class _Group:
         from confluent_kafka import ShareConsumer
 
         member: ShareConsumer = ShareConsumer(
-            {"bootstrap.servers": self.bootstrap, "group.id": GROUP, "log_level": 0}
+            {
+                "bootstrap.servers": self.bootstrap,
+                "group.id": GROUP,
+                "log_level": 0,
+                "reconnect.backoff.max.ms": RECONNECT_MS,
+            }
         )
         member.subscribe([TOPIC])
         while not self._over.is_set():
