@@ -67,7 +67,7 @@ async def test_quotas_are_set_described_and_taken_away(b: Any) -> None:
     assert await alter(b, {"user": None}, consumer_byte_rate=7) == "NONE"
     assert await alter(b, {"client-id": "c"}, controller_mutation_rate=0.5) == "NONE"
     assert await alter(b, {"ip": "10.0.0.1"}, connection_creation_rate=9) == "NONE"
-    a, ab = (("user", "alice/x"),), (("user", "alice/x"), ("client-id", "c 1"))
+    a, ab = (("user", "alice/x"),), (("client-id", "c 1"), ("user", "alice/x"))
     everything = await described(b)
     assert everything == {
         a: {"producer_byte_rate": 1000, "request_percentage": 12.5},
