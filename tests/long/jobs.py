@@ -67,6 +67,31 @@ def _together(size: int, seeds: str) -> Steps:
     return steps
 
 
+NEW: Mapping[str, tuple[str, ...]] = {
+    "consumer-groups": ("--consumer-groups",),
+    "share-groups": ("--share-groups",),
+    "epoch-bumps": ("--transactions", "--epoch-bumps"),
+}
+"""What clients of Kafka 4 bring, by the options that play it."""
+BESIDE_NEW = (
+    "joints", "stalls", "power-loss", "disk-errors", "log-dirs", "admin", "retained", "compacted",
+)  # fmt: skip
+ALONE, WITH_ANOTHER = 120, 110
+"""Seeds of each: 3,000 together."""
+
+
+def new_flags(folder: Path, a_slice: bool) -> Iterator[Step]:
+    """Each alone, and with each flag that it could meet; of a slice, a seed of each alone."""
+    first = 300_000
+    for name, options in NEW.items():
+        for beside in ("", *BESIDE_NEW)[: 1 if a_slice else None]:
+            count = 1 if a_slice else WITH_ANOTHER if beside else ALONE
+            seeds, more = f"{first}..{first + count - 1}", [f"--{beside}"] if beside else []
+            first += count
+            step = f"{name}+{beside}" if beside else name
+            yield _simulation(step, folder, seeds, *options, *more, "--pace", "0.3")
+
+
 def _seeds(count: int, *options: str) -> Steps:
     def steps(folder: Path, a_slice: bool) -> Iterator[Step]:
         yield _simulation("seeds", folder, f"0..{9 if a_slice else count - 1}", *options)
@@ -307,6 +332,10 @@ JOBS: Mapping[str, Job] = {
     ),
     "pairs-again": Job("30 other seeds of each of those pairs", _together(2, "120000..120029")),
     "triples": Job("4 seeds of each of 560 triples of those flags", _together(3, "200000..200003")),
+    "new-flags": Job(
+        "3,000 seeds of the flags for clients of Kafka 4, alone and with each of eight others",
+        new_flags,
+    ),
     "sim": Job("10,000 seeds", _seeds(10_000, "--pace", "0.3")),
     "sim-unclean": Job("10,000 seeds", _seeds(10_000, "--pace", "0.3", "--unclean")),
     "sim-joints": Job(
