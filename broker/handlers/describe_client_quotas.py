@@ -1,7 +1,7 @@
 """DescribeClientQuotas, API 48, v0-1: the quotas of users, clients and addresses, by a filter.
 
-v1 is flexible.  The parts of an entity stand in the order of their names, as in Apache Kafka 4's answers: its clients'
-tests expect it, though it means nothing.
+v1 is flexible.  The parts of an entity stand in the order of their names, as in the answers of
+Apache Kafka 4: the order means nothing, but some clients' tests expect it.
 """
 
 from __future__ import annotations

@@ -34,9 +34,9 @@ from highwater.chaos.witnesses import disk_reader as disk
 from highwater.chaos.witnesses import state_rules as rules
 from highwater.chaos.witnesses.deaths import DeathWitness
 from highwater.chaos.workloads import confluent, share_members
-from highwater.chaos.workloads.crew import CLASSIC, CONSUMER, Crew
 from highwater.chaos.workloads.group_run import JAVA
 from highwater.chaos.workloads.recorder import Spec, Topic
+from highwater.chaos.workloads.run_groups import CLASSIC, CONSUMER, RunGroups
 from highwater.chaos.workloads.transactional import BANK, COPY_IN, COPY_OUT
 from highwater.chaos.workloads.workload_process import Workload
 from highwater.child_processes import StartError
@@ -110,9 +110,9 @@ class Options:
         return next((c for name, c in clients.items() if name in self.workloads), "")
 
 
-def choose_runtime(wish: str) -> str:
+def choose_runtime(asked: str) -> str:
     """`auto` means processes: they need no engine, and every verb works on them."""
-    return "process" if wish == "auto" else wish
+    return "process" if asked == "auto" else asked
 
 
 def open_cluster(options: Options, folder: RunFolder) -> AbstractAsyncContextManager[Cluster]:
@@ -287,12 +287,14 @@ class Run:
         spec = self._spec(cluster)
         workload = Workload(spec, self.folder.path, self.progress.stats)
         way = secured_clients.way_of(cluster, self.folder.cluster, self.options.security)
-        crew = Crew(self.folder.path, way, spec.run, spec.seed, spec.safe.name, self._groups())
+        groups = RunGroups(
+            self.folder.path, way, spec.run, spec.seed, spec.safe.name, self._groups()
+        )
         rng = random.Random(self.options.seed)
         stage = ChaosStage(
             cluster, witness, rng, deaths=deaths, workload=workload, topics=self.topics
         )
-        stage.clients = lambda: [workload.pid, *crew.pids()]
+        stage.clients = lambda: [workload.pid, *groups.pids()]
         faults_log = LineLog(self.folder.faults)
         engine = Engine(stage, faults_log, self.progress.say)
         try:
@@ -301,8 +303,8 @@ class Run:
                 nursery.start_soon(_settle_often, stage)
                 await workload.wait_for("started", PATIENCE_S)
                 with_groups = trio.CancelScope()
-                if crew.groups:
-                    nursery.start_soon(_within, with_groups, crew.run)
+                if groups.groups:
+                    nursery.start_soon(_within, with_groups, groups.run)
                 schedule = self._schedule()
                 self.info.loss_arranged = any(f.name == "lose_unreplicated" for f in schedule)
                 self.progress.phase("workload runs, faults are injected", self.options.duration_s)
@@ -313,17 +315,17 @@ class Run:
                 await self._wait_whole(stage)
                 self.progress.phase("producers flush, consumers catch up")
                 with_groups.cancel()
-                self.info.problems += await trio.to_thread.run_sync(crew.stop)
+                self.info.problems += await trio.to_thread.run_sync(groups.stop)
                 await workload.order("stop")
                 ended = await workload.wait_for("stopped", 300)
                 self.info.problems += [f"client {name} did not stop" for name in ended["late"]]
                 for name, failure in ended["failed"].items():
                     self.info.problems.append(f"client {name} was ended by {failure}")
                 await self._final_read(workload)
-                await trio.to_thread.run_sync(crew.add_to, self.folder.history)
+                await trio.to_thread.run_sync(groups.add_to, self.folder.history)
                 nursery.cancel_scope.cancel()
         finally:
-            crew.kill()
+            groups.kill()
             faults_log.close()
             await workload.close()
 

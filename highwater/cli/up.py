@@ -37,7 +37,7 @@ ZOOKEEPER_PORT = 2181
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class UpOptions:
     """The options of `up`."""
 
     brokers: int
@@ -193,7 +193,7 @@ def up(
         highest = LAST_PORT - brokers + 1
         raise click.UsageError(f"--port {port}: {brokers} brokers need one of {highest} or less")
     folder = (folder or default_folder()).absolute()
-    wish = Wish(
+    options = UpOptions(
         brokers,
         port,
         profile,
@@ -210,27 +210,27 @@ def up(
         zookeeper_sync,
     )
     if runtime == "compose":
-        _require_processes_for(wish)
+        _require_processes_for(options)
     if _mended(folder):
         return
     if runtime == "compose" and (detach or sys.stderr.isatty()):
         click.echo("builds the brokers' image where it changed, and starts containers", err=True)
     if detach:
-        _up_detached(wish)
+        _up_detached(options)
     else:
-        _up_here(wish)
+        _up_here(options)
 
 
-def _require_processes_for(wish: Wish) -> None:
+def _require_processes_for(options: UpOptions) -> None:
     """Raises UsageError for what containers cannot be told."""
     beyond = {
-        "--brokers": wish.brokers != 3,
-        "--program": wish.program != "highwater",
-        "--no-proxies": not wish.proxies,
-        "--zookeeper": bool(wish.zookeeper),
-        "--zookeeper-sync": wish.zookeeper_sync,
-        "--secure": wish.security != "plaintext",
-        "--add-scram": bool(wish.scram),
+        "--brokers": options.brokers != 3,
+        "--program": options.program != "highwater",
+        "--no-proxies": not options.proxies,
+        "--zookeeper": bool(options.zookeeper),
+        "--zookeeper-sync": options.zookeeper_sync,
+        "--secure": options.security != "plaintext",
+        "--add-scram": bool(options.scram),
     }
     if asked := [option for option, given in beyond.items() if given]:
         raise click.UsageError(
@@ -266,10 +266,10 @@ def _mended(folder: Path) -> bool:
     return True
 
 
-def _up_here(wish: Wish) -> None:
+def _up_here(options: UpOptions) -> None:
     from highwater.cluster.processes import forked_members
 
-    forked_members.begin(wish.program, wish.runtime, wish.folder, wish.profile)
+    forked_members.begin(options.program, options.runtime, options.folder, options.profile)
     from highwater.kafka.wire.codecs_only import load_codecs_only
 
     load_codecs_only()
@@ -281,35 +281,35 @@ def _up_here(wish: Wish) -> None:
     from highwater.agent.supervisor import Agent, agent, serve
 
     try:
-        token = known_token(wish.folder, wish.control_host, os.environ.pop(VARIABLE, ""))
+        token = known_token(options.folder, options.control_host, os.environ.pop(VARIABLE, ""))
     except BadToken as error:
         raise click.ClickException(f"{VARIABLE}: {error}") from None
     settings = AgentSettings(
-        wish.folder,
-        brokers=wish.brokers,
-        profile=wish.profile,
-        program=wish.program,
-        properties=wish.properties,
-        proxies=wish.proxies,
-        security=wish.security,
-        scram=wish.scram,
-        runtime=wish.runtime,
-        zookeeper=wish.zookeeper,
-        zookeeper_sync=wish.zookeeper_sync,
+        options.folder,
+        brokers=options.brokers,
+        profile=options.profile,
+        program=options.program,
+        properties=options.properties,
+        proxies=options.proxies,
+        security=options.security,
+        scram=options.scram,
+        runtime=options.runtime,
+        zookeeper=options.zookeeper,
+        zookeeper_sync=options.zookeeper_sync,
         quick_end=False,
-        external_ports=tuple(range(wish.port, wish.port + wish.brokers)),
+        external_ports=tuple(range(options.port, options.port + options.brokers)),
         # any other cluster has its own: two that start at once would both find 2181 free
-        zookeeper_port=ZOOKEEPER_PORT if wish.port == FIRST_PORT else 0,
-        control_port=wish.control,
-        control_host=wish.control_host,
+        zookeeper_port=ZOOKEEPER_PORT if options.port == FIRST_PORT else 0,
+        control_port=options.control,
+        control_host=options.control_host,
         control_token=token,
     )
     for line in settings.unknown_properties():
         complain(line)
-    check_properties(wish.brokers, wish.security, wish.properties)
+    check_properties(options.brokers, options.security, options.properties)
 
     def ready(made: Agent) -> None:
-        keep_token(wish.folder, made.token)
+        keep_token(options.folder, made.token)
         _print_up(made)  # before state.json says so: then --detach passes on the printed lines
         made.events.listener = lambda event: click.echo(
             f"{event['at'][11:19]} {event['text']}", err=True
@@ -365,15 +365,15 @@ def _print_up(made: Any) -> None:
     sys.stdout.flush()
 
 
-def _up_detached(wish: Wish) -> None:
+def _up_detached(options: UpOptions) -> None:
     """Runs the same command in the background, with its output in the folder."""
-    folder = wish.folder
+    folder = options.folder
     folder.mkdir(parents=True, exist_ok=True)
     output = folder / "supervisor.log"
-    command = [sys.executable, "-I", "-m", "highwater.cli.main", "up", *wish.options()]
+    command = [sys.executable, "-I", "-m", "highwater.cli.main", "up", *options.options()]
     kept: list[int] = []
-    if wish.scram:
-        kept.append(pipe_of(wish.scram))
+    if options.scram:
+        kept.append(pipe_of(options.scram))
         command.append(f"{OPTION}=@/dev/fd/{kept[0]}")
     with output.open("wb") as sink:
         process = subprocess.Popen(

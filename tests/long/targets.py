@@ -43,9 +43,9 @@ def running(folder: Path) -> Iterator[list[str]]:
     """The options that name an Apache Kafka started for this run."""
     port, control = free_ports(6)[::5]
     place = [f"--dir={folder}"]
-    wish = ["--program=apache", "--profile=kafka", "--no-proxies", f"--port={port}"]
+    options = ["--program=apache", "--profile=kafka", "--no-proxies", f"--port={port}"]
     subprocess.run(
-        [*HIGHWATER, "up", "--detach", *wish, f"--control={control}", *place], check=True
+        [*HIGHWATER, "up", "--detach", *options, f"--control={control}", *place], check=True
     )
     try:
         options = [f"--target=127.0.0.1:{port}"]

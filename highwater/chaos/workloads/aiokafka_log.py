@@ -17,7 +17,7 @@ from highwater.kafka.errors import ErrorCode
 LOGGER: Final = "aiokafka.conn"
 OFFSET_FETCH: Final = 9
 Write = Callable[..., None]
-"""`Diary.write`."""
+"""`MemberHistory.write`."""
 
 
 class OffsetFetchAnswers(logging.Handler):

@@ -51,7 +51,7 @@ class Member(Way):
     """classic, or consumer (KIP-848), whose times and assignor are the broker's."""
 
 
-class Diary:
+class MemberHistory:
     """Writes the member's history; each line is in the file before the next event."""
 
     def __init__(self, member: Member) -> None:
@@ -159,14 +159,14 @@ def polls_on(error: Any) -> bool:
     return bool(error.retriable) or type(error).__name__ == "UnknownBrokerIdError"
 
 
-def kafka_python(member: Member, diary: Diary) -> None:
+def kafka_python(member: Member, history: MemberHistory) -> None:
     """Runs one consumer after the other, until the member shall leave."""
-    while not diary.stopping:
-        _kafka_python_consumer(member, diary)
+    while not history.stopping:
+        _kafka_python_consumer(member, history)
         time.sleep(BACKOFF_S)
 
 
-def _kafka_python_consumer(member: Member, diary: Diary) -> None:
+def _kafka_python_consumer(member: Member, history: MemberHistory) -> None:
     """Consumes until the member shall leave, or the consumer may be broken: a TLS handshake that is
     reset ends some of its tasks (docs/client-problems.md)."""
     from kafka import (
@@ -189,17 +189,17 @@ def _kafka_python_consumer(member: Member, diary: Diary) -> None:
 
         async def on_partitions_assigned(self, assigned: Any) -> None:
             coordinator = consumer._coordinator
-            operations = diary.begin("committed", {tp.partition: 0 for tp in assigned})
+            operations = history.begin("committed", {tp.partition: 0 for tp in assigned})
             told: dict[Any, Any] = {}
             if operations:
                 forget_old_answers(coordinator, assigned)
                 told = await coordinator.fetch_committed_offsets_async(set(assigned), 30_000)
             answers = dict.fromkeys(operations, NO_OFFSET)
             answers |= {tp.partition: found.offset for tp, found in told.items()}
-            diary.end("committed", operations, answers)
+            history.end("committed", operations, answers)
             known = coordinator._generation
-            diary.assigned(answers.items(), known.generation_id, known.member_id)
-            diary.assignment(answers)
+            history.assigned(answers.items(), known.generation_id, known.member_id)
+            history.assignment(answers)
 
     def commit(offsets: dict[int, int]) -> None:
         consumer.commit(
@@ -210,7 +210,7 @@ def _kafka_python_consumer(member: Member, diary: Diary) -> None:
         )
 
     consumer.subscribe([member.topic], listener=Listener())
-    while not diary.stopping:
+    while not history.stopping:
         try:
             # a shorter poll may lose an assignment (docs/client-problems.md)
             polled = consumer.poll(1000)
@@ -219,23 +219,23 @@ def _kafka_python_consumer(member: Member, diary: Diary) -> None:
                 raise
             continue
         except OSError:
-            diary.assignment([])
+            history.assignment([])
             break
         records = [
             (r.partition, r.offset, r.value.decode(), _text(r.key))
             for some in polled.values()
             for r in some
         ]
-        _take(diary, records, commit)
+        _take(history, records, commit)
     else:
-        diary.write("leaving", "ok")
+        history.write("leaving", "ok")
     try:
         consumer.close(autocommit=False, timeout_ms=member.session_ms)
     except (KafkaError, OSError):  # then the group drops the member when its session has ended
         return
 
 
-def confluent(member: Member, diary: Diary) -> None:
+def confluent(member: Member, history: MemberHistory) -> None:
     from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
     own_times: dict[str, Any] = {
@@ -267,19 +267,19 @@ def confluent(member: Member, diary: Diary) -> None:
         pending.clear()  # these partitions are another member's now, or will be read again
         numbers = sorted(tp.partition for tp in partitions)
         owned.update(numbers)
-        diary.assignment(owned)
-        operations = diary.begin("committed", dict.fromkeys(numbers, 0))
+        history.assignment(owned)
+        operations = history.begin("committed", dict.fromkeys(numbers, 0))
         wanted = [TopicPartition(member.topic, n) for n in numbers]
         try:
             told = consumer.committed(wanted, timeout=ASKING_S)
             answers = {tp.partition: max(tp.offset, NO_OFFSET) for tp in told}
         except KafkaException as error:
-            diary.end("committed", operations, {}, str(error))
+            history.end("committed", operations, {}, str(error))
             for number in numbers:
-                diary.write("assign", "ok", partition=number)
+                history.write("assign", "ok", partition=number)
             return
-        diary.end("committed", operations, answers)
-        diary.assigned(answers.items(), None, None)
+        history.end("committed", operations, answers)
+        history.assigned(answers.items(), None, None)
 
     def commit(offsets: dict[int, int]) -> None:
         wanted = [TopicPartition(member.topic, p, offset) for p, offset in offsets.items()]
@@ -306,56 +306,56 @@ def confluent(member: Member, diary: Diary) -> None:
                 consumer.incremental_unassign(held)
                 consumer.incremental_assign(held)
             for tp in held:  # each is read from the committed offset again
-                diary.write("assign", "ok", partition=tp.partition)
+                history.write("assign", "ok", partition=tp.partition)
 
     # one record at a time: a batch of `consume` may hold records from before a rebalance
     consumer.subscribe([member.topic], on_assign=assigned, on_revoke=revoked, on_lost=revoked)
-    while not diary.stopping:
+    while not history.stopping:
         message = consumer.poll(0.2)
         if message is not None and message.error() is None:
             value, key = message.value().decode(), _text(message.key())
             record = (message.partition(), message.offset(), value, key)
-            diary.polled([record])
+            history.polled([record])
             pending.update(positions([record]))
             taken += 1
         elif message is not None:
             refused(message.error())
         if pending and (message is None or taken % 50 == 0):
-            _commit(diary, dict(pending), commit)
+            _commit(history, dict(pending), commit)
             pending.clear()
-    diary.write("leaving", "ok")
+    history.write("leaving", "ok")
     consumer.close()
 
 
 def _take(
-    diary: Diary,
+    history: MemberHistory,
     records: list[Record],
     commit: Callable[[dict[int, int]], None],
 ) -> None:
     if not records:
         return
-    diary.polled(records)
-    _commit(diary, positions(records), commit)
+    history.polled(records)
+    _commit(history, positions(records), commit)
 
 
 def _commit(
-    diary: Diary, offsets: dict[int, int], commit: Callable[[dict[int, int]], None]
+    history: MemberHistory, offsets: dict[int, int], commit: Callable[[dict[int, int]], None]
 ) -> None:
-    operations = diary.begin("commit", offsets)
+    operations = history.begin("commit", offsets)
     try:
         commit(offsets)
     except Exception as error:  # the commit's outcome is unknown; the group goes on
-        diary.end("commit", operations, offsets, f"{type(error).__name__}: {error}"[:200])
+        history.end("commit", operations, offsets, f"{type(error).__name__}: {error}"[:200])
         return
-    diary.end("commit", operations, offsets)
+    history.end("commit", operations, offsets)
 
 
-async def aiokafka(member: Member, diary: Diary) -> None:
+async def aiokafka(member: Member, history: MemberHistory) -> None:
     from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
 
     from highwater.chaos.workloads.aiokafka_log import OffsetFetchAnswers
 
-    answered = OffsetFetchAnswers.follow(diary.write)
+    answered = OffsetFetchAnswers.follow(history.write)
     consumer = AIOKafkaConsumer(**_settings(member))
 
     class Listener(ConsumerRebalanceListener):
@@ -365,25 +365,25 @@ async def aiokafka(member: Member, diary: Diary) -> None:
             # the client fetches while this waits for an answer, so note the assignment first
             coordinator = consumer._coordinator
             for tp in sorted(assigned):
-                diary.write(
+                history.write(
                     "assign", "ok", partition=tp.partition, generation=coordinator.generation,
                     member=coordinator.member_id,
                 )  # fmt: skip
-            diary.assignment(tp.partition for tp in assigned)
+            history.assignment(tp.partition for tp in assigned)
             for tp in sorted(assigned):
-                operations = diary.begin("committed", {tp.partition: 0})
+                operations = history.begin("committed", {tp.partition: 0})
                 refused = answered.refused
                 told = await consumer.committed(TopicPartition(member.topic, tp.partition))
                 error = None
                 if told is None and answered.refused > refused:
                     error = "refused, which this client takes for: nothing is committed"
                 answer = NO_OFFSET if told is None else int(told)
-                diary.end("committed", operations, {tp.partition: answer}, error)
+                history.end("committed", operations, {tp.partition: answer}, error)
 
     await consumer.start()
     consumer.subscribe([member.topic], listener=Listener())
     try:
-        while not diary.stopping:
+        while not history.stopping:
             polled = await consumer.getmany(timeout_ms=200)
             records = [
                 (r.partition, r.offset, r.value.decode(), _text(r.key))
@@ -392,17 +392,17 @@ async def aiokafka(member: Member, diary: Diary) -> None:
             ]
             if not records:
                 continue
-            diary.polled(records)
+            history.polled(records)
             offsets = positions(records)
-            operations = diary.begin("commit", offsets)
+            operations = history.begin("commit", offsets)
             wanted = {TopicPartition(member.topic, p): o for p, o in offsets.items()}
             try:
                 await consumer.commit(wanted)
             except Exception as error:
-                diary.end("commit", operations, offsets, f"{type(error).__name__}: {error}"[:200])
+                history.end("commit", operations, offsets, f"{type(error).__name__}: {error}"[:200])
             else:
-                diary.end("commit", operations, offsets)
-        diary.write("leaving", "ok")
+                history.end("commit", operations, offsets)
+        history.write("leaving", "ok")
     finally:
         await consumer.stop()
 
@@ -411,15 +411,15 @@ def main(path: str) -> None:
     """Runs the member that the settings file describes."""
     faulthandler.enable()  # a member that hangs is aborted, and its log shows in which call
     member = Member(**json.loads(Path(path).read_text(encoding="utf-8")))
-    diary = Diary(member)
+    history = MemberHistory(member)
     match member.client:
         case "kafka-python":
             use_private_copy()
-            kafka_python(member, diary)
+            kafka_python(member, history)
         case "confluent-kafka":
-            confluent(member, diary)
+            confluent(member, history)
         case "aiokafka":
-            asyncio.run(aiokafka(member, diary))
+            asyncio.run(aiokafka(member, history))
         case _:
             sys.exit(f"{member.client} is none of the clients {', '.join(CLIENTS)}")
 

@@ -17,8 +17,8 @@ from kafka.future import Future
 from kafka.structs import OffsetAndMetadata
 
 from highwater.chaos.workloads.group_member import (
-    Diary,
     Member,
+    MemberHistory,
     forget_old_answers,
     kafka_python,
     polls_on,
@@ -99,10 +99,10 @@ def test_a_consumer_whose_handshake_was_reset_is_replaced(
     monkeypatch.setattr("kafka.KafkaConsumer", OverTls)
     member = Member(
         bootstrap="127.0.0.1:9", client="kafka-python", process="m-1", group="g", topic="safe",
-        out=str(tmp_path / "diary.jsonl"),
+        out=str(tmp_path / "history.jsonl"),
     )  # fmt: skip
     try:
-        kafka_python(member, Diary(member))
+        kafka_python(member, MemberHistory(member))
     finally:
         signal.signal(signal.SIGTERM, before)
     assert OverTls.closed == [2, 3]

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from highwater.chaos.workloads import group_run
-from highwater.chaos.workloads.crew import _leave
-from highwater.chaos.workloads.group_member import Diary, Member, positions
+from highwater.chaos.workloads.group_member import Member, MemberHistory, positions
 from highwater.chaos.workloads.group_run import GroupRun, _write_down, collect
+from highwater.chaos.workloads.run_groups import _leave
 from highwater.cluster.client_files import Way
 from tests.waiting import eventually
 
@@ -38,11 +38,11 @@ def test_positions_are_one_after_the_last_record() -> None:
 
 def test_a_diary_names_operations(tmp_path: Path) -> None:
     one = member(tmp_path)
-    diary = Diary(one)
-    diary.assigned([(0, None), (1, 4)], 3, "id")
-    diary.polled([(0, 0, "v", "k")])
-    operations = diary.begin("commit", {0: 1})
-    diary.end("commit", operations, {0: 1}, "NOT_COORDINATOR")
+    history = MemberHistory(one)
+    history.assigned([(0, None), (1, 4)], 3, "id")
+    history.polled([(0, 0, "v", "k")])
+    operations = history.begin("commit", {0: 1})
+    history.end("commit", operations, {0: 1}, "NOT_COORDINATOR")
     assigned, other, polled, invoked, ended = lines_of(one.out)
     assert (assigned["offset"], other["offset"], other["generation"]) == (-1, 4, 3)
     assert "group_id" not in polled
@@ -73,9 +73,9 @@ def test_javas_lines(tmp_path: Path) -> None:
 def test_one_history_of_all_members(tmp_path: Path) -> None:
     group = GroupRun(tmp_path, Way(bootstrap="localhost:1"), "g", "t", "kafka-python")
     for number in (1, 2):
-        diary = Diary(member(tmp_path, number))
-        diary.assignment([number])
-        diary.polled([(number, 0, f"v{number}", None)])
+        history = MemberHistory(member(tmp_path, number))
+        history.assignment([number])
+        history.polled([(number, 0, f"v{number}", None)])
     with (tmp_path / "g-2.jsonl").open("a") as out:
         out.write('{"torn')
     assert collect(tmp_path / "run", [group]) == 2

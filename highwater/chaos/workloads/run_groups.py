@@ -29,7 +29,7 @@ OPERATIONS_FROM = 1 << 40
 """The first operation number of members: above those of all other clients of the run."""
 
 
-class Crew:
+class RunGroups:
     """The members of all groups; `kinds`: a group's client and protocol."""
 
     def __init__(
@@ -41,7 +41,7 @@ class Crew:
         topic: str,
         kinds: Sequence[tuple[str, str]],
     ) -> None:
-        self._random = random.Random(f"{seed} crew")
+        self._random = random.Random(f"{seed} groups")
         self._lock = threading.Lock()
         self._stopped = False
         self.common = {"run": run, "seed": seed, "phase": "run", "expect_loss": False}
