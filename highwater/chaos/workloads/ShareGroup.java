@@ -53,7 +53,10 @@ public class ShareGroup extends Workload {
         }
     }
 
-    /** Waits until nothing is left of what the topic holds now, and prints it.  The start offset says less: it may stay behind. */
+    /**
+     * Waits until nothing is left of what the topic holds now, and prints it; where that does not come in time, ends the process and says what
+     * is left.  The start offset says less: it may stay behind.
+     */
     static void drain(Admin admin) {
         String topic = given("topic"), group = given("group");
         long asked = System.nanoTime();
@@ -65,6 +68,12 @@ public class ShareGroup extends Workload {
             if (places.stream().allMatch(p -> found.get(p) != null && found.get(p).lag().orElse(-1L) == 0)) {
                 lineAt(asked, given("name"), "drained", "ok", "group_id", group, "topic", topic);
                 return;
+            }
+            if (System.nanoTime() - asked > Long.parseLong(given("drain.s")) * 1_000_000_000L) {
+                String left = places.stream().filter(p -> found.get(p) == null || found.get(p).lag().orElse(-1L) != 0)
+                    .map(p -> p + ": " + found.get(p)).collect(Collectors.joining("; "));
+                System.err.println("the group has not taken everything after " + given("drain.s") + " s: " + left);
+                Runtime.getRuntime().halt(1);
             }
             pause(200);
         }

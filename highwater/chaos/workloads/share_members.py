@@ -24,7 +24,9 @@ PROPERTIES = {
 record is given up before a member has seen it."""
 MEMBERS = 2
 """In each of the two processes."""
-DRAIN_S = 90.0
+DRAIN_S, OWN_DRAIN_S = 90.0, 80
+"""The time until the group has to have taken everything, and that after which the process that
+waits for it says itself what is left."""
 DIED = 137
 """The exit code of a process that ended itself, as the shell names one that was killed."""
 
@@ -79,7 +81,7 @@ class ShareGroup(Client):
         given = {
             "name": name, "group": f"{self.recorder.spec.run}-share", "topic": self._topic,
             "members": MEMBERS, "delivery.limit": DELIVERY_LIMIT, "lock.ms": LOCK_MS,
-            "drain": str(drain).lower(),
+            "drain": str(drain).lower(), "drain.s": OWN_DRAIN_S,
         }  # fmt: skip
         where = (self._classpath, given, number + 1)
         return JavaProgram(self.recorder, name, "ShareGroup", *where)
