@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -81,11 +81,21 @@ class _Group:
         self.options = options
         self.bootstrap = bootstrap
         self._given: dict[int, list[tuple[int, int]]] = {p: [] for p in range(options.partitions)}
+        self.failed: list[str] = []
+        """Why a member or the producer has ended."""
         self._over = threading.Event()
         works = [self._produce, *[self._consume] * options.members]
-        self._threads = [threading.Thread(target=work, daemon=True) for work in works]
+        self._threads = [
+            threading.Thread(target=self._work, args=(work,), daemon=True) for work in works
+        ]
         for thread in self._threads:
             thread.start()
+
+    def _work(self, work: Callable[[], None]) -> None:
+        try:
+            work()
+        except Exception as error:
+            self.failed.append(f"{type(error).__name__}: {error}")
 
     def _produce(self) -> None:
         from confluent_kafka import Producer
@@ -177,6 +187,8 @@ async def _gives_all(group: _Group, what: str) -> list[int]:
     now = time.monotonic_ns()
 
     def all_gave() -> bool:
+        if group.failed:
+            raise BenchFailed(f"{what}: a client has ended: {group.failed[0]}")
         return group.first_after(now) is not None
 
     await until(partial(trio.to_thread.run_sync, all_gave), what, PATIENCE_S)

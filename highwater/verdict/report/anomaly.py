@@ -99,15 +99,23 @@ def _sends(db: duckdb.DuckDBPyConnection, row: dict[str, Any], origin: int) -> I
     for send in _rows(db, query, row):
         begin = (send["started_ns"] - origin) / 1e9
         end = begin if send["acked_ns"] is None else (send["acked_ns"] - origin) / 1e9
-        own = send["value"] == row["value"] or send["offset"] == row["offset"]
+        own = _is_it(send, row) or send["offset"] == row["offset"]
         yield Act(send["process"], "send", begin, end, send["outcome"], _send_text(send, row), own)
 
 
+_ENDS: Final = {"fail": ": refused", "info": ": outcome unknown"}
+
+
+def _is_it(send: dict[str, Any], row: dict[str, Any]) -> bool:
+    """Whether the finding is about this record; one without a value names it by its offset."""
+    name = "offset" if row["value"] is None else "value"
+    return bool(send[name] == row[name])
+
+
 def _send_text(send: dict[str, Any], row: dict[str, Any]) -> str:
-    what = "the record" if send["value"] == row["value"] else "another record"
-    ends = {"fail": "refused", "info": "outcome unknown"}.get(send["outcome"])
-    if ends is not None:
-        return f"sends {what}: {ends}"
+    what = "the record" if _is_it(send, row) else "another record"
+    if send["outcome"] in _ENDS:
+        return f"sends {what}{_ENDS[send['outcome']]}"
     place = "acknowledged" if send["offset"] is None else f"acknowledged at {send['offset']}"
     epoch = "" if send["leader_epoch"] is None else f", epoch {send['leader_epoch']}"
     acks = "" if send["acks"] == -1 else f" (acks={send['acks']})"
@@ -118,7 +126,8 @@ def _others(db: duckdb.DuckDBPyConnection, row: dict[str, Any], origin: int) -> 
     """Reads of one poll are one act, and so are all that one request acknowledged."""
     query = """
         SELECT h.process, h.f, min(h.t_ns) AS begin_ns, max(h.t_ns) AS end_ns,
-          max(h.type) AS type, list(DISTINCT h.offset ORDER BY h.offset) AS offsets,
+          coalesce(max(h.type) FILTER (h.type <> 'invoke'), 'info') AS outcome,
+          list(DISTINCT h.offset ORDER BY h.offset) AS offsets,
           max(h.which) AS which, max(h.phase) AS phase,
           bool_or(h.offset = $offset OR h.value = $value) AS own
         FROM history h
@@ -133,8 +142,8 @@ def _others(db: duckdb.DuckDBPyConnection, row: dict[str, Any], origin: int) -> 
         final = act["phase"] == "final"
         late = " in the full read at the end" if final else ""
         begin, end = ((act[name] - origin) / 1e9 for name in ("begin_ns", "end_ns"))
-        outcome = act["type"] if act["type"] in ("fail", "info") else "ok"
-        text = f"{verb} {offsets}{which}{late}"
+        outcome = act["outcome"]
+        text = f"{verb} {offsets}{which}{_ENDS.get(outcome, '')}{late}"
         yield Act(act["process"], act["f"], begin, end, outcome, text, bool(act["own"]), final)
 
 

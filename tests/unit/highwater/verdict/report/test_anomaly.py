@@ -82,6 +82,27 @@ def test_what_each_brokers_log_holds_there(tmp_path: Path) -> None:
     assert "<td>2, 3</td>" in report.write(folder).read_text()
 
 
+@pytest.mark.parametrize(
+    ("end", "told"),
+    [("fail", ": refused"), ("info", ": outcome unknown"), ("", ": outcome unknown")],
+)
+def test_an_act_that_did_not_end_well_says_so(tmp_path: Path, end: str, told: str) -> None:
+    folder = judged(tmp_path, "two-locks")
+    file = folder / "history.jsonl"
+    lines = [json.loads(line) for line in file.read_text().splitlines()]
+    lock = next(line for line in lines if line["f"] == "acquire" and line.get("offset") == 5)
+    names = ("topic", "partition", "offset", "process", "client", "run", "seed")
+    said = {name: lock[name] for name in names if name in lock}
+    for number, kind in enumerate(filter(None, ("invoke", end))):
+        index = len(lines) + number
+        line = {**said, "f": "acknowledge", "type": kind, "op": 9999, "t_ns": 500, "index": index}
+        lines.append({**line, "which": "release"})
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    acts = [act for act in story_of(gather(folder)).acts if "(release)" in act.text]
+    assert [act.outcome for act in acts] == [end or "info"]
+    assert acts[0].text.endswith(told)
+
+
 def test_a_valid_run_has_none(tmp_path: Path) -> None:
     folder = judged(tmp_path, "clean")
     assert gather(folder).anomaly is None
